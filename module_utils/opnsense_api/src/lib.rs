@@ -1,0 +1,1 @@
+//! opnsense_api

@@ -1,0 +1,1 @@
+//! proxmox_api

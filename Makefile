@@ -1,0 +1,98 @@
+# homelab.anvil: `make help` says what can be done here.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+ARCH := $(shell uname -m)
+# Architectures to build, and the cargo profile: `make rebuild PROFILE=dev` is quick and big.
+ARCHS ?= $(ARCH)
+PROFILE ?= release
+
+# Outside the checkout, so that every clone finds its dependencies compiled.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/homelab-anvil
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+export CARGO_BUILD_TARGET := $(ARCH)-unknown-linux-musl
+export ANVIL_ZIG := $(CARGO_TARGET_DIR)/zig
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Another collections path in the environment would win over ansible.cfg.
+unexport ANSIBLE_COLLECTIONS_PATH
+
+# More arguments for the playbook targets, for instance ARGS="--check --diff".
+ARGS ?=
+
+.PHONY: help
+help: ## say what can be done here
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r target text; do \
+	    printf '  %-20s %s\n' "$$target" "$$text"; done
+
+.PHONY: setup
+setup: ## install what is missing: packages, .venv with pinned Python tools, rust targets
+	@.ci/setup
+
+.PHONY: build
+build: setup ## the modules' bundle for this machine's architecture (PROFILE=dev: quicker)
+	@.ci/build $(PROFILE) $(ARCHS)
+
+.PHONY: rebuild
+rebuild: build ## build the collection and install it into .ansible/collections
+	@tarball=$$(.ci/package .ansible); \
+	ansible-galaxy collection install --force --no-deps --offline --collections-path .ansible/collections "$$tarball"
+
+.PHONY: demo
+demo: rebuild ## one host from identity to proven guest, twice, against doubles on this machine
+	@cargo run --quiet --locked --package lab --bin anvil-demo
+
+.PHONY: test
+test: setup-tests rebuild ## lint, then every test but the heavy suites, with a count at the end
+	@.ci/test
+
+.PHONY: setup-tests
+setup-tests:
+	@.ci/setup --tests
+
+.PHONY: lint
+lint: setup-tests ## formatting, clippy, ansible-lint, yamllint, shellcheck, generated files, roles' specs
+	@.ci/lint
+
+.PHONY: generate
+generate: setup ## write plugins/modules/*.py and meta/runtime.yml from the option tables
+	@cargo run --quiet --locked --package anvil-modules --bin anvil-generate -- write
+
+.PHONY: docs
+docs: rebuild ## pages of every module and role, into the build folder
+	@.ci/docs
+
+.PHONY: dist
+dist: ## the release tarball for both architectures, small; fails over 20 MB
+	@.ci/setup --dist
+	@.ci/build dist x86_64 aarch64
+	@.ci/package .
+
+.PHONY: bench
+bench: rebuild ## milliseconds a task, ours against a Python module, over ssh to this machine
+	@.ci/bench
+
+.PHONY: clean
+clean: ## remove what was built in this checkout; caches outside stay
+	@rm -rf .ansible .venv libexec plugins/modules/x86_64 plugins/modules/aarch64 homelab-anvil-*.tar.gz tests/output
+
+.PHONY: vm-identity-assign
+vm-identity-assign: installed ## allocate VMID and MAC: make vm-identity-assign HOST=web01
+	@test -n "$(HOST)" || { echo 'say which host: make vm-identity-assign HOST=web01' >&2; exit 2; }
+	@ansible-playbook playbooks/vm_identity.yml --limit "$(HOST)" $(ARGS)
+
+.PHONY: dhcp
+dhcp: installed ## reservations of all hosts (HOST= for one)
+	@ansible-playbook playbooks/dhcp.yml $(if $(HOST),--limit "$(HOST)") $(ARGS)
+
+.PHONY: dns
+dns: installed ## records of all hosts (HOST= for one)
+	@ansible-playbook playbooks/dns.yml $(if $(HOST),--limit "$(HOST)") $(ARGS)
+
+.PHONY: installed
+installed:
+	@test -x .venv/bin/ansible-playbook -a -d .ansible/collections/ansible_collections/homelab/anvil \
+	    || { echo 'not built: run make rebuild' >&2; exit 2; }

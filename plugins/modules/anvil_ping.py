@@ -1,0 +1,6 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+DOCUMENTATION = r"""
+module: anvil_ping
+"""

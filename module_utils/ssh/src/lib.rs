@@ -1,1 +1,2 @@
 //! ssh
+use ssh2 as _;

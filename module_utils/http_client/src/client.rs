@@ -106,10 +106,10 @@ impl Client {
         builder = builder.tls_backend_preconfigured(tls_config(policy, &refusal)?);
         let http =
             builder.build().map_err(|error| HttpError::of_transport(&config.base_url, None, &error))?;
-        let runtime =
-            runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(|error| {
-                HttpError::new(ErrorKind::Protocol, format!("cannot start a thread: {error}"))
-            })?;
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| HttpError::new(ErrorKind::Protocol, format!("cannot start: {error}")))?;
         Ok(Self { http, config, refusal, calls: Mutex::default(), runtime: Some(runtime) })
     }
 
@@ -159,6 +159,7 @@ impl Client {
             .or_default() += 1;
         let runtime = self.runtime.as_ref().ok_or_else(|| HttpError::from(Expired::Interrupted))?;
         runtime.block_on(async {
+            settle().await;
             let mut exchange = std::pin::pin!(self.exchange(prepared, target));
             loop {
                 if let Ok(outcome) = tokio::time::timeout(INTERRUPT_TICK, &mut exchange).await {
@@ -235,6 +236,14 @@ impl HttpError {
     /// Whether asking again may help.
     fn is_passing(&self) -> bool {
         matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Protocol)
+    }
+}
+
+/// Lets the idle connection find its way back into the pool, and notice that the server has closed it:
+/// the runtime stands still between two calls.
+async fn settle() {
+    for _ in 0..4 {
+        tokio::task::yield_now().await;
     }
 }
 

@@ -1,0 +1,154 @@
+//! Documentation from the option table: Ansible's DOCUMENTATION, EXAMPLES and RETURN, and `--options`.
+
+use serde_json::{Map, Value, json};
+
+use crate::spec::{Kind, Opt, Spec, Table};
+
+/// What the runner returns for every module.
+const COMMON_RETURNS: &str = "\
+error_code:
+  description:
+    - The stable name of what went wrong, to branch on.
+    - Among them V(bad_argument), V(refused), V(not_found), V(conflict), V(timeout), V(auth), V(tls),
+      V(unreachable), V(api_error), V(command_failed), V(read_back_mismatch), V(interrupted) and V(internal).
+  returned: failure
+  type: str
+  sample: refused
+field:
+  description: The first field that did not take, in the system's own words.
+  returned: when RV(error_code) is V(read_back_mismatch)
+  type: str
+expected:
+  description: What was asked for in RV(field).
+  returned: when RV(error_code) is V(read_back_mismatch)
+  type: raw
+found:
+  description: What the system says of RV(field).
+  returned: when RV(error_code) is V(read_back_mismatch)
+  type: raw
+mismatches:
+  description: Every field that did not take.
+  returned: when RV(error_code) is V(read_back_mismatch)
+  type: list
+  elements: dict
+written:
+  description: The fields that were written before the run failed; run again to repair.
+  returned: failure after the first write
+  type: list
+  elements: str
+read_back:
+  description:
+    - The proof of each change. C(held) lists the fields that read back as asked.
+    - C(pending) gives for each field that is stored and not in effect yet the reason.
+    - C(unreadable) gives for each field that the system does not show the reason.
+  returned: changed
+  type: dict
+api_calls:
+  description: The number of requests by method.
+  returned: at verbosity 2 and above, by modules that talk to an API
+  type: dict
+";
+
+/// The DOCUMENTATION block as YAML.
+#[must_use]
+pub fn documentation(spec: &Spec) -> String {
+    let mut document = json!({
+        "module": spec.name,
+        "short_description": spec.short_description,
+        "version_added": "0.1.0",
+        "author": ["homelab.anvil maintainers (@homelab-anvil)"],
+        "description": spec.description,
+    });
+    for (key, texts) in [("requirements", &spec.requirements), ("notes", &spec.notes)] {
+        if !texts.is_empty() {
+            document[key] = json!(texts);
+        }
+    }
+    if !spec.seealso.is_empty() {
+        document["seealso"] = spec.seealso.iter().map(|module| json!({ "module": module })).collect();
+    }
+    document["attributes"] = attributes(spec);
+    document["options"] = table(&spec.full_table()).into();
+    yaml(&document)
+}
+
+/// The EXAMPLES block as it was written.
+#[must_use]
+pub fn examples(spec: &Spec) -> String {
+    spec.examples.trim_start_matches('\n').to_owned()
+}
+
+/// The RETURN block: the module's own keys, then what every module returns.
+#[must_use]
+pub fn returns(spec: &Spec) -> String {
+    format!("{}{COMMON_RETURNS}", spec.returns.trim_start_matches('\n'))
+}
+
+/// `--options`: the whole table for programs.
+pub(crate) fn options(spec: &Spec) -> Map<String, Value> {
+    let mut result = Map::new();
+    result.insert("module".into(), spec.name.into());
+    result.insert("options".into(), table(&spec.full_table()).into());
+    result
+}
+
+fn attributes(spec: &Spec) -> Value {
+    let idempotent = if spec.idempotent { "full" } else { "none" };
+    json!({
+        "check_mode": {
+            "description": "Sends only reads in check mode and predicts the result.",
+            "support": "full",
+        },
+        "diff_mode": {
+            "description": "Returns the changed fields before and after in diff mode.",
+            "support": "full",
+        },
+        "idempotent": {
+            "description": "A second run finds nothing to do and answers C(changed=false).",
+            "support": idempotent,
+        },
+        "platform": {
+            "description": "Where the module itself runs.",
+            "support": "full",
+            "platforms": spec.platform,
+        },
+    })
+}
+
+fn table(table: &Table) -> Map<String, Value> {
+    table.options.iter().map(|option| (option.name.to_owned(), one(option))).collect()
+}
+
+fn one(option: &Opt) -> Value {
+    let mut entry = Map::new();
+    let mut description: Vec<String> = option.doc.clone();
+    if let [variable, rest @ ..] = option.env.as_slice() {
+        let others: String = rest.iter().map(|name| format!(", then E({name})")).collect();
+        description.push(format!("When not set, the environment variable E({variable}){others} is used."));
+    }
+    entry.insert("description".into(), description.into());
+    entry.insert("type".into(), option.kind.name().into());
+    if let Some(elements) = option.elements {
+        entry.insert("elements".into(), elements.name().into());
+    }
+    if option.required {
+        entry.insert("required".into(), true.into());
+    }
+    if let Some(default) = &option.default {
+        entry.insert("default".into(), default.clone());
+    }
+    if !option.choices.is_empty() {
+        entry.insert("choices".into(), option.choices.clone().into());
+    }
+    if !option.aliases.is_empty() {
+        entry.insert("aliases".into(), option.aliases.clone().into());
+    }
+    if matches!(option.kind, Kind::Dict | Kind::List) && !option.sub.is_empty() {
+        entry.insert("suboptions".into(), table(&option.sub).into());
+    }
+    entry.into()
+}
+
+fn yaml(document: &Value) -> String {
+    serde_norway::to_string(document).unwrap_or_else(|_| document.to_string())
+}

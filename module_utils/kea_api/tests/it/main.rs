@@ -1,0 +1,3 @@
+//! Against the real Kea of this machine; skipped, saying so, where it is not installed.
+
+mod real_kea;

@@ -1,0 +1,207 @@
+//! Kea reservations, subnets and leases (Kea/Api/Dhcpv4Controller.php, LeasesController.php).
+
+use std::net::Ipv4Addr;
+
+use deadline::Deadline;
+use net_types::MacAddress;
+use serde_json::{Value, json};
+
+use crate::api::{Endpoint, Opnsense, endpoint, judge_write};
+use crate::error::Error;
+use crate::form::{Form, nest, scalar};
+use crate::grid;
+
+const DHCPV4: &str = "kea/dhcpv4";
+const LEASES: &str = "kea/leases4";
+
+/// The switches that decide whether a stored reservation can have any effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeaGeneral {
+    pub enabled: bool,
+    /// Somebody writes Kea's file by hand: what the API stores is not rendered (25.1.5 and newer).
+    pub manual_config: bool,
+}
+
+/// A reservation as the list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReservationRow {
+    pub uuid: String,
+    /// The prefix of its subnet.
+    pub subnet: String,
+    pub ip_address: Option<Ipv4Addr>,
+    /// As stored, in whatever spelling; empty when a client id is used.
+    pub hw_address: String,
+    pub mac: Option<MacAddress>,
+    pub hostname: String,
+    pub description: String,
+}
+
+/// A lease as the leases page shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub address: Ipv4Addr,
+    pub mac: Option<MacAddress>,
+    pub hostname: String,
+    /// False for a declined or expired one.
+    pub active: bool,
+}
+
+impl Opnsense {
+    /// # Errors
+    /// As OPNsense answers.
+    pub fn kea_general(&self, deadline: &Deadline) -> Result<KeaGeneral, Error> {
+        let answer = self.get(endpoint(DHCPV4, "get"), &[], deadline)?;
+        let general = &answer["dhcpv4"]["general"];
+        if !general.is_object() {
+            let (endpoint, found) = (endpoint(DHCPV4, "get").path(false), answer.to_string());
+            return Err(Error::Protocol { endpoint, expected: "dhcpv4.general", found });
+        }
+        let flag = |name: &str| scalar(&general[name]) == "1";
+        Ok(KeaGeneral { enabled: flag("enabled"), manual_config: flag("manual_config") })
+    }
+
+    /// Every reservation of every subnet.
+    ///
+    /// # Errors
+    /// As OPNsense answers; [`Error::Partial`].
+    pub fn search_reservations(&self, deadline: &Deadline) -> Result<Vec<ReservationRow>, Error> {
+        let search = endpoint(DHCPV4, "search_reservation");
+        let answer = self.get(search, &grid::ALL, deadline)?;
+        let rows = grid::rows(&search.path(false), &answer)?;
+        Ok(rows
+            .iter()
+            .map(|row| ReservationRow {
+                uuid: row.text("uuid"),
+                subnet: row.label("subnet"),
+                ip_address: row.text("ip_address").parse().ok(),
+                hw_address: row.text("hw_address"),
+                mac: row.text("hw_address").parse().ok(),
+                hostname: row.text("hostname"),
+                description: row.text("description"),
+            })
+            .collect())
+    }
+
+    /// One reservation, or `None` when there is none of that UUID. Without a UUID: an empty one, which shows
+    /// the fields this release knows. Both list the subnets in `choices("subnet")`.
+    ///
+    /// # Errors
+    /// As OPNsense answers.
+    pub fn get_reservation(&self, uuid: Option<&str>, deadline: &Deadline) -> Result<Option<Form>, Error> {
+        self.get_form(endpoint(DHCPV4, "get_reservation"), uuid, "reservation", deadline)
+    }
+
+    /// One subnet, or `None` when there is none of that UUID.
+    ///
+    /// # Errors
+    /// As OPNsense answers.
+    pub fn get_subnet(&self, uuid: &str, deadline: &Deadline) -> Result<Option<Form>, Error> {
+        self.get_form(endpoint(DHCPV4, "get_subnet"), Some(uuid), "subnet4", deadline)
+    }
+
+    /// Stores a new reservation and returns its UUID. Nothing is in effect before a reconfigure.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the fields OPNsense does not take.
+    pub fn add_reservation(&self, fields: &[(&str, String)], deadline: &Deadline) -> Result<String, Error> {
+        self.add(endpoint(DHCPV4, "add_reservation"), "reservation", fields, deadline)
+    }
+
+    /// Changes the given fields of a reservation. An unknown UUID makes a new one.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the fields OPNsense does not take.
+    pub fn set_reservation(
+        &self,
+        uuid: &str,
+        fields: &[(&str, String)],
+        deadline: &Deadline,
+    ) -> Result<(), Error> {
+        self.set(endpoint(DHCPV4, "set_reservation").of(uuid), "reservation", fields, deadline)
+    }
+
+    /// # Errors
+    /// [`Error::NotFound`] when it is gone already.
+    pub fn del_reservation(&self, uuid: &str, deadline: &Deadline) -> Result<(), Error> {
+        self.del(endpoint(DHCPV4, "del_reservation").of(uuid), deadline)
+    }
+
+    /// The leases of one address: none or one.
+    ///
+    /// # Errors
+    /// As OPNsense answers; [`Error::is_unavailable`] when the key may not ask.
+    pub fn leases_of(&self, address: Ipv4Addr, deadline: &Deadline) -> Result<Vec<Lease>, Error> {
+        let search = endpoint(LEASES, "search");
+        let phrase = address.to_string();
+        let query = [grid::ALL[0], grid::ALL[1], ("searchPhrase", phrase.as_str())];
+        let rows = grid::rows(&search.path(false), &self.get(search, &query, deadline)?)?;
+        // The phrase also finds longer addresses that begin with this one.
+        Ok(rows
+            .iter()
+            .filter_map(|row| {
+                Some(Lease {
+                    address: row.text("address").parse().ok()?,
+                    mac: row.text("hwaddr").parse().ok(),
+                    hostname: row.text("hostname"),
+                    active: row.text("state") == "0" || row.value("state").is_null(),
+                })
+            })
+            .filter(|lease| lease.address == address)
+            .collect())
+    }
+
+    /// Forgets the lease of an address (26.1.6 and newer).
+    ///
+    /// # Errors
+    /// [`Error::NoEndpoint`] on older releases.
+    pub fn del_lease(&self, address: Ipv4Addr, deadline: &Deadline) -> Result<(), Error> {
+        let text = address.to_string();
+        let answer = self.act(endpoint(LEASES, "del_lease").of(&text), deadline)?;
+        if answer["status"] == "ok" {
+            return Ok(());
+        }
+        let endpoint = endpoint(LEASES, "del_lease").path(false);
+        Err(Error::Protocol { endpoint, expected: "a status", found: answer.to_string() })
+    }
+
+    pub(crate) fn get_form(
+        &self,
+        call: Endpoint<'static>,
+        uuid: Option<&str>,
+        root: &str,
+        deadline: &Deadline,
+    ) -> Result<Option<Form>, Error> {
+        let answer = match uuid {
+            Some(uuid) => self.get(call.of(uuid), &[], deadline)?,
+            None => self.get(call, &[], deadline)?,
+        };
+        Ok(answer.get(root).map(Form::parse))
+    }
+
+    pub(crate) fn add(
+        &self,
+        call: Endpoint<'_>,
+        root: &str,
+        fields: &[(&str, String)],
+        deadline: &Deadline,
+    ) -> Result<String, Error> {
+        let answer = self.post(call, json!({root: nest(fields)}), deadline)?;
+        judge_write(&call.path(false), "saved", &answer)?;
+        Ok(answer["uuid"].as_str().unwrap_or_default().to_owned())
+    }
+
+    pub(crate) fn set(
+        &self,
+        call: Endpoint<'_>,
+        root: &str,
+        fields: &[(&str, String)],
+        deadline: &Deadline,
+    ) -> Result<(), Error> {
+        let answer: Value = self.post(call, json!({root: nest(fields)}), deadline)?;
+        judge_write(&call.path(false), "saved", &answer)
+    }
+
+    pub(crate) fn del(&self, call: Endpoint<'_>, deadline: &Deadline) -> Result<(), Error> {
+        judge_write(&call.path(false), "deleted", &self.act(call, deadline)?)
+    }
+}

@@ -1,0 +1,89 @@
+//! Services: what runs, and making it read its configuration (Base/ApiMutableServiceControllerBase.php).
+
+use std::fmt;
+
+use deadline::Deadline;
+use serde_json::Value;
+
+use crate::api::{Opnsense, endpoint};
+use crate::error::Error;
+
+/// A service of the firewall that this crate writes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    Kea,
+    Unbound,
+}
+
+impl Service {
+    /// Its name in the API.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kea => "kea",
+            Self::Unbound => "unbound",
+        }
+    }
+
+    fn controller(self) -> &'static str {
+        match self {
+            Self::Kea => "kea/service",
+            Self::Unbound => "unbound/service",
+        }
+    }
+}
+
+/// What `service/status` says: `running`, `stopped`, `disabled` or `unknown`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status(String);
+
+impl Status {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.0 == "running"
+    }
+
+    /// Switched off in its settings: a reconfigure only stops it.
+    #[must_use]
+    pub fn is_disabled(&self) -> bool {
+        self.0 == "disabled"
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Opnsense {
+    /// # Errors
+    /// As OPNsense answers.
+    pub fn service_status(&self, service: Service, deadline: &Deadline) -> Result<Status, Error> {
+        let answer = self.get(endpoint(service.controller(), "status"), &[], deadline)?;
+        match answer["status"].as_str() {
+            Some(word) => Ok(Status(word.to_owned())),
+            None => Err(not_a_status(service, "status", &answer)),
+        }
+    }
+
+    /// Stops the service, writes its files and starts it. The answer is `ok` also when the service then does not
+    /// start: ask for [`service_status`](Self::service_status) afterwards. Doing it twice does no harm.
+    ///
+    /// # Errors
+    /// As OPNsense answers.
+    pub fn reconfigure(&self, service: Service, deadline: &Deadline) -> Result<(), Error> {
+        let answer = self.act(endpoint(service.controller(), "reconfigure"), deadline)?;
+        if answer["status"] == "ok" { Ok(()) } else { Err(not_a_status(service, "reconfigure", &answer)) }
+    }
+}
+
+fn not_a_status(service: Service, action: &'static str, answer: &Value) -> Error {
+    let path = endpoint(service.controller(), action).path(false);
+    Error::Protocol { endpoint: path, expected: "a status", found: answer.to_string() }
+}

@@ -1,0 +1,89 @@
+//! Unbound host overrides (Unbound/Api/SettingsController.php, models/OPNsense/Unbound/Unbound.xml).
+
+use std::net::IpAddr;
+
+use deadline::Deadline;
+
+use crate::api::{Opnsense, endpoint};
+use crate::error::Error;
+use crate::form::Form;
+use crate::grid;
+
+const SETTINGS: &str = "unbound/settings";
+
+/// A host override as the list shows it. Nothing keeps two of them from being equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostOverrideRow {
+    pub uuid: String,
+    pub enabled: bool,
+    /// May be empty (the domain itself) or `*`.
+    pub hostname: String,
+    pub domain: String,
+    /// `A`, `AAAA`, `MX` or `TXT`.
+    pub rr: String,
+    /// The address of A and AAAA.
+    pub server: Option<IpAddr>,
+    pub description: String,
+}
+
+impl Opnsense {
+    /// Every host override.
+    ///
+    /// # Errors
+    /// As OPNsense answers; [`Error::Partial`].
+    pub fn search_host_overrides(&self, deadline: &Deadline) -> Result<Vec<HostOverrideRow>, Error> {
+        let search = endpoint(SETTINGS, "search_host_override");
+        let rows = grid::rows(&search.path(false), &self.get(search, &grid::ALL, deadline)?)?;
+        Ok(rows
+            .iter()
+            .map(|row| HostOverrideRow {
+                uuid: row.text("uuid"),
+                enabled: row.flag("enabled"),
+                hostname: row.text("hostname"),
+                domain: row.text("domain"),
+                // Up to 25.1 the row holds the long name: "A (IPv4 address)".
+                rr: row.text("rr").split(' ').next().unwrap_or_default().to_owned(),
+                server: row.text("server").parse().ok(),
+                description: row.text("description"),
+            })
+            .collect())
+    }
+
+    /// One host override, or `None` when there is none of that UUID. Without a UUID: an empty one, which shows
+    /// the fields this release knows (`addptr` since 26.1.3).
+    ///
+    /// # Errors
+    /// As OPNsense answers.
+    pub fn get_host_override(&self, uuid: Option<&str>, deadline: &Deadline) -> Result<Option<Form>, Error> {
+        self.get_form(endpoint(SETTINGS, "get_host_override"), uuid, "host", deadline)
+    }
+
+    /// Stores a new host override and returns its UUID. Nothing is in effect before a reconfigure.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the fields OPNsense does not take.
+    pub fn add_host_override(&self, fields: &[(&str, String)], deadline: &Deadline) -> Result<String, Error> {
+        self.add(endpoint(SETTINGS, "add_host_override"), "host", fields, deadline)
+    }
+
+    /// Changes the given fields of a host override. An unknown UUID makes a new one.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the fields OPNsense does not take.
+    pub fn set_host_override(
+        &self,
+        uuid: &str,
+        fields: &[(&str, String)],
+        deadline: &Deadline,
+    ) -> Result<(), Error> {
+        self.set(endpoint(SETTINGS, "set_host_override").of(uuid), "host", fields, deadline)
+    }
+
+    /// Removes a host override and its aliases.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when it is gone already.
+    pub fn del_host_override(&self, uuid: &str, deadline: &Deadline) -> Result<(), Error> {
+        self.del(endpoint(SETTINGS, "del_host_override").of(uuid), deadline)
+    }
+}

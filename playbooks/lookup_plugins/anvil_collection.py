@@ -84,12 +84,15 @@ def problem(checkout: Path, loaded: Path | None) -> str:
     own = (checkout / COLLECTIONS / "ansible_collections/homelab/anvil").resolve()
     not_built = f"not built: run `make rebuild` in {checkout}"
     if loaded == checkout:  # the playbook of an installed collection, by its full name
-        return "" if build_of(loaded) else f"{loaded} holds no modules for {platform.machine()}: install a release of the collection"
+        if build_of(loaded) is None:
+            return f"{loaded} holds no modules for {platform.machine()}: install a release of the collection"
+        return ""
     if loaded != own and build_of(own) is None:
         return f"homelab.anvil is {not_built}" + (f" (Ansible would take another copy, {loaded})" if loaded else "")
     if loaded != own:
+        found = f"another copy of homelab.anvil wins. Loaded: {loaded}" if loaded else "Ansible finds no homelab.anvil"
         return (
-            f"another copy of homelab.anvil wins. Loaded: {loaded or 'none'}. Expected, this checkout's: {own}. "
+            f"{found}. Expected, this checkout's: {own}. "
             f"Run Ansible in {checkout}, so that its ansible.cfg is read (Ansible ignores it in a world-writable folder), "
             f"or set ANSIBLE_COLLECTIONS_PATH={checkout / COLLECTIONS}, and unset what points elsewhere"
         )

@@ -44,7 +44,7 @@ def complaints(path: str) -> list[str]:
     found = []
     with tarfile.open(path) as tarball:
         members = {member.name: member for member in tarball if not member.isdir()}
-        found += [f"{name} does not belong in the collection" for name in members
+        found += [f"{name} does not belong in the collection: remove it, or name it under build_ignore in galaxy.yml" for name in members
                   if not any(re.fullmatch(pattern, name) for pattern in EXPECTED)]
         if not any(re.fullmatch(r"plugins/modules/\w+\.py", name) for name in members):
             found.append("no module in plugins/modules")

@@ -76,20 +76,29 @@ fn python_number(number: &Number) -> String {
 fn integer(value: &Value) -> Result<i64, String> {
     let error = || expected("a whole number", value);
     match value {
-        Value::Number(n) if n.is_f64() => n.as_f64().and_then(whole).ok_or_else(error),
+        Value::Number(n) if n.is_f64() => {
+            n.as_f64().and_then(|number| whole(number, I64_END)).ok_or_else(error)
+        }
         Value::Number(n) => n.as_i64().ok_or_else(error),
         Value::String(s) => {
             let text = s.trim().replace('_', "");
-            text.parse().ok().or_else(|| decimal(&text).and_then(whole)).ok_or_else(error)
+            text.parse()
+                .ok()
+                .or_else(|| decimal(&text).and_then(|number| whole(number, EXACT_TEXT)))
+                .ok_or_else(error)
         }
         _ => Err(error()),
     }
 }
 
-/// A finite float with no fraction that an i64 holds exactly.
-fn whole(number: f64) -> Option<i64> {
-    const LIMIT: f64 = 9_007_199_254_740_992.0;
-    (number.fract() == 0.0 && number.abs() <= LIMIT).then_some(number as i64)
+/// Up to here a text such as `9007199254740993.0` has one reading as a float.
+const EXACT_TEXT: f64 = 9_007_199_254_740_992.0;
+/// From here an i64 overflows.
+const I64_END: f64 = 9_223_372_036_854_775_808.0;
+
+/// A float with no fraction, of a size below `end`.
+fn whole(number: f64, end: f64) -> Option<i64> {
+    (number.fract() == 0.0 && number.abs() < end).then_some(number as i64)
 }
 
 fn decimal(text: &str) -> Option<f64> {

@@ -1,0 +1,12 @@
+//! Every module of the collection, linked into one program; and the files that are generated from
+//! their option tables.
+
+use ansible_module::Entry;
+
+pub mod generate;
+
+/// The bundle's table, in alphabetical order.
+#[must_use]
+pub fn modules() -> Vec<Entry> {
+    vec![Entry::of::<anvil_ping::AnvilPing>()]
+}

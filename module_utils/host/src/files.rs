@@ -1,0 +1,263 @@
+//! Files that are replaced whole, and locks between processes.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use deadline::{Deadline, Expired};
+use rustix::fs::{XattrFlags, fsetxattr, getxattr};
+
+const SELINUX_LABEL: &str = "security.selinux";
+/// No label is longer; see selinux(8).
+const LONGEST_LABEL: usize = 4096;
+
+/// What a file gets that did not exist before; one that exists keeps its mode, owner and SELinux label.
+#[derive(Clone, Copy, Debug)]
+pub struct New {
+    /// Permission bits, the process's umask not applied.
+    pub mode: u32,
+}
+
+/// Why a file was not written; the one that was there is untouched.
+#[derive(Debug)]
+pub struct WriteError {
+    path: PathBuf,
+    doing: &'static str,
+    error: io::Error,
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} failed: {}", self.path.display(), self.doing, self.error)
+    }
+}
+
+impl std::error::Error for WriteError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Replaces a file so that every reader sees the old content or the new one, also after a power cut:
+/// a temporary file beside it, synced, renamed over it, the directory synced.
+///
+/// A symbolic link stays one; the file it points to is replaced. The same content is not written again.
+/// A new file gets the SELinux label of its directory's default type; the label of an existing one is kept.
+///
+/// Returns whether it wrote.
+///
+/// # Errors
+/// [`WriteError`]: the directory does not exist, no permission, the disk is full, or the path is
+/// something else than a file.
+pub fn write_atomic(path: &Path, content: &[u8], new: New) -> Result<bool, WriteError> {
+    let fail = |doing| move |error| WriteError { path: path.to_owned(), doing, error };
+    let target = follow_link(path).map_err(fail("following the symbolic link"))?;
+    let old = match File::open(&target) {
+        Ok(file) => Some(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(fail("reading the file")(error)),
+    };
+    if let Some(mut old) = old.as_ref() {
+        if !old.metadata().map_err(fail("reading the file"))?.is_file() {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+            return Err(fail("replacing the file")(error));
+        }
+        let mut before = Vec::new();
+        old.read_to_end(&mut before).map_err(fail("reading the file"))?;
+        if before == content {
+            return Ok(false);
+        }
+    }
+    let directory = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".anvil-")
+        .tempfile_in(directory)
+        .map_err(fail("making a temporary file beside it"))?;
+    temporary.write_all(content).map_err(fail("writing the temporary file"))?;
+    match old {
+        Some(old) => keep_attributes(&target, &old, temporary.as_file()),
+        None => temporary.as_file().set_permissions(fs::Permissions::from_mode(new.mode)),
+    }
+    .map_err(fail("setting mode and owner"))?;
+    temporary.as_file().sync_all().map_err(fail("syncing the temporary file"))?;
+    temporary.persist(&target).map_err(|e| fail("renaming the temporary file")(e.error))?;
+    File::open(directory).and_then(|d| d.sync_all()).map_err(fail("syncing the directory"))?;
+    Ok(true)
+}
+
+fn follow_link(path: &Path) -> io::Result<PathBuf> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_symlink() => fs::canonicalize(path),
+        _ => Ok(path.to_owned()),
+    }
+}
+
+fn keep_attributes(old_path: &Path, old: &File, new: &File) -> io::Result<()> {
+    let kept = old.metadata()?;
+    let made = new.metadata()?;
+    if (kept.uid(), kept.gid()) != (made.uid(), made.gid()) {
+        fchown(new, Some(kept.uid()), Some(kept.gid()))?;
+    }
+    // After the owner: chown takes the set-user-ID bits away.
+    new.set_permissions(fs::Permissions::from_mode(kept.mode() & 0o7777))?;
+    let mut label = vec![0; LONGEST_LABEL];
+    if let Ok(length) = getxattr(old_path, SELINUX_LABEL, label.as_mut_slice()) {
+        fsetxattr(new, SELINUX_LABEL, &label[..length], XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// An advisory lock; released when dropped, also by the end of the process.
+#[derive(Debug)]
+pub struct FileLock {
+    _file: File,
+}
+
+/// Waits for the exclusive lock on a file, which is made (empty, mode 0600) when it is not there.
+///
+/// Lock a file of its own beside the one to be replaced: a rename leaves a lock on the old content behind.
+///
+/// # Errors
+/// [`WriteError`] when the file cannot be opened or the deadline passes while somebody else holds the lock.
+pub fn lock_file(path: &Path, deadline: &Deadline) -> Result<FileLock, WriteError> {
+    let fail = |error| WriteError { path: path.to_owned(), doing: "locking", error };
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(fail)?;
+    deadline
+        .poll(|| match file.try_lock() {
+            Ok(()) => Ok(Some(())),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(LockError::Io(error)),
+        })
+        .map_err(|error| match error {
+            LockError::Io(error) => fail(error),
+            LockError::Expired(expired) => fail(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("another process holds the lock; {expired}"),
+            )),
+        })?;
+    Ok(FileLock { _file: file })
+}
+
+enum LockError {
+    Io(io::Error),
+    Expired(Expired),
+}
+
+impl From<Expired> for LockError {
+    fn from(expired: Expired) -> Self {
+        Self::Expired(expired)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    const PRIVATE: New = New { mode: 0o600 };
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_new_file_gets_the_given_mode_and_nothing_is_left_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("known_hosts");
+        assert!(write_atomic(&path, b"a\n", PRIVATE).unwrap());
+        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"a\n".to_vec(), 0o600));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_same_content_is_not_written_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        write_atomic(&path, b"a\n", PRIVATE).unwrap();
+        let inode = fs::metadata(&path).unwrap().ino();
+        assert!(!write_atomic(&path, b"a\n", PRIVATE).unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
+        assert!(write_atomic(&path, b"b\n", PRIVATE).unwrap());
+        assert_ne!(fs::metadata(&path).unwrap().ino(), inode);
+    }
+
+    #[test]
+    fn mode_and_owner_of_the_old_file_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fstab");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let foreign = std::os::unix::fs::chown(&path, Some(65534), Some(65534)).is_ok();
+        write_atomic(&path, b"new", New { mode: 0o600 }).unwrap();
+        assert_eq!(mode(&path), 0o640);
+        if foreign {
+            let metadata = fs::metadata(&path).unwrap();
+            assert_eq!((metadata.uid(), metadata.gid()), (65534, 65534));
+        }
+    }
+
+    #[test]
+    fn a_symbolic_link_stays_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (real, link) = (directory.path().join("real"), directory.path().join("link"));
+        fs::write(&real, "old").unwrap();
+        symlink("real", &link).unwrap();
+        assert!(write_atomic(&link, b"new", PRIVATE).unwrap());
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&real).unwrap(), b"new");
+    }
+
+    #[test]
+    fn what_cannot_be_replaced_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = write_atomic(directory.path(), b"x", PRIVATE).unwrap_err().to_string();
+        assert!(error.ends_with("replacing the file failed: it is no regular file"), "{error}");
+        let missing = directory.path().join("no/such/file");
+        let error = write_atomic(&missing, b"x", PRIVATE).unwrap_err().to_string();
+        assert!(error.contains("making a temporary file beside it failed"), "{error}");
+        let dangling = directory.path().join("dangling");
+        symlink("nowhere", &dangling).unwrap();
+        let error = write_atomic(&dangling, b"x", PRIVATE).unwrap_err().to_string();
+        assert!(error.contains("following the symbolic link failed"), "{error}");
+    }
+
+    #[test]
+    fn a_held_lock_is_waited_for_until_the_deadline() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(".lock");
+        let held = lock_file(&path, &Deadline::after(Duration::from_secs(5))).unwrap();
+        let error = lock_file(&path, &Deadline::after(Duration::from_millis(200))).unwrap_err().to_string();
+        assert!(error.ends_with("another process holds the lock; not done within 0.2 s"), "{error}");
+        drop(held);
+        assert!(lock_file(&path, &Deadline::after(Duration::from_secs(5))).is_ok());
+    }
+
+    #[test]
+    fn a_lock_lets_writers_take_turns() {
+        let directory = tempfile::tempdir().unwrap();
+        let (lock, file) = (directory.path().join(".lock"), directory.path().join("count"));
+        fs::write(&file, "0").unwrap();
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let _held = lock_file(&lock, &Deadline::after(Duration::from_secs(30))).unwrap();
+                    let count: u32 = fs::read_to_string(&file).unwrap().parse().unwrap();
+                    write_atomic(&file, (count + 1).to_string().as_bytes(), PRIVATE).unwrap();
+                });
+            }
+        });
+        assert_eq!(fs::read_to_string(&file).unwrap(), "8");
+    }
+}

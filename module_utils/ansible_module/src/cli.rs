@@ -97,13 +97,13 @@ fn failed(failure: &Failure) -> Answer {
 
 /// The only module, the first argument (which is then taken away), or the program's own name.
 fn named_by_call(entries: &[Entry], argv: &mut Vec<OsString>) -> Option<Entry> {
-    if let [only] = entries {
-        return Some(*only);
-    }
     let first = argv.get(1).and_then(|first| first.to_str()).and_then(|first| find(entries, first));
     if first.is_some() {
         argv.remove(1);
         return first;
+    }
+    if let [only] = entries {
+        return Some(*only);
     }
     let program = Path::new(argv.first()?).file_name()?.to_str()?;
     let program = program.strip_prefix("AnsiballZ_").unwrap_or(program);

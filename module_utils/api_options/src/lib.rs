@@ -1,1 +1,13 @@
-//! api_options
+//! The connection options that modules share, and what an API crate's error is to Ansible.
+//!
+//! Each API has a table of options for a module's [`Spec`](ansible_module::Spec), a struct to parse them into
+//! (flatten it into the module's own), and a function that turns the API's errors into
+//! [`Failure`](ansible_module::Failure)s.
+
+mod kea;
+mod opnsense;
+mod tls;
+
+pub use kea::{KeaOptions, kea_failure, kea_table};
+pub use opnsense::{OpnsenseOptions, opnsense_failure, opnsense_table};
+pub use tls::{TlsOptions, http_failure};

@@ -54,12 +54,12 @@ mod tests {
             Err(error) => error.to_string(),
         };
         insta::assert_snapshot!(shown(json!([{"result": 0, "arguments": {"a": 1}}])), @r#"Answer { text: "", arguments: Object {"a": Number(1)}, empty: false }"#);
-        insta::assert_snapshot!(shown(json!({"result": 3, "text": "0 leases found."})), @"");
-        insta::assert_snapshot!(shown(json!([{"result": 2, "text": "'x' command not supported."}])), @"");
-        insta::assert_snapshot!(shown(json!([{"result": 1, "text": "bad"}])), @"");
-        insta::assert_snapshot!(shown(json!({"result": 401, "text": "Unauthorized"})), @"");
-        insta::assert_snapshot!(shown(json!([])), @"");
-        insta::assert_snapshot!(shown(json!("hello")), @"");
-        insta::assert_snapshot!(shown(json!({"ok": true})), @"");
+        insta::assert_snapshot!(shown(json!({"result": 3, "text": "0 leases found."})), @r#"Answer { text: "0 leases found.", arguments: Null, empty: true }"#);
+        insta::assert_snapshot!(shown(json!([{"result": 2, "text": "'x' command not supported."}])), @"this Kea does not know the command config-get");
+        insta::assert_snapshot!(shown(json!([{"result": 1, "text": "bad"}])), @"Kea refuses config-get: bad");
+        insta::assert_snapshot!(shown(json!({"result": 401, "text": "Unauthorized"})), @"Kea asks for basic authentication and does not accept the user and password given (401)");
+        insta::assert_snapshot!(shown(json!([])), @"config-get: expected the answer of one server, found 0 answers: is this the control agent of a DHCPv4 server?");
+        insta::assert_snapshot!(shown(json!("hello")), @"config-get: expected an answer of Kea, found something else: is this the control agent of a DHCPv4 server?");
+        insta::assert_snapshot!(shown(json!({"ok": true})), @"config-get: expected a result number, found none: is this the control agent of a DHCPv4 server?");
     }
 }

@@ -12,7 +12,7 @@ use crate::Error;
 
 #[derive(Debug)]
 pub(crate) enum Channel {
-    Http(Client),
+    Http(Box<Client>),
     Unix(PathBuf),
 }
 

@@ -35,7 +35,7 @@ impl Server {
     /// A control agent, or the server's own HTTP socket (Kea 3).
     #[must_use]
     pub fn http(client: Client) -> Self {
-        Self { channel: Channel::Http(client) }
+        Self { channel: Channel::Http(Box::new(client)) }
     }
 
     /// The server's UNIX control socket on this host.
@@ -105,7 +105,7 @@ impl Server {
         deadline: &Deadline,
     ) -> Result<(), Error> {
         self.read("config-test", &after.arguments(), deadline)?;
-        if self.config_get(deadline)? != *before {
+        if !self.config_get(deadline)?.same_as(before) {
             return Err(Error::Raced);
         }
         self.config_set(before, after, deadline)?;
@@ -128,7 +128,7 @@ impl Server {
     ) -> Result<(), Error> {
         match self.command("config-set", &after.arguments(), deadline) {
             Err(error) if is_passing(&error) => {
-                if self.config_get(deadline)? == *before {
+                if self.config_get(deadline)?.same_as(before) {
                     self.command("config-set", &after.arguments(), deadline)?;
                 }
                 Ok(())

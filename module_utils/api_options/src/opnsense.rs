@@ -1,0 +1,109 @@
+//! How OPNsense is reached.
+
+use ansible_module::{ErrorCode, Failure, Opt, Rule, Table};
+use http_client::Auth;
+use opnsense_api::{Error, Opnsense};
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use crate::tls::{Environment, TlsOptions, http_failure, tls_table};
+
+/// The options of [`opnsense_table`].
+#[derive(Clone, Debug, Deserialize)]
+pub struct OpnsenseOptions {
+    api_host: Option<String>,
+    api_port: u16,
+    api_key: Option<String>,
+    api_secret: Option<SecretString>,
+    #[serde(flatten)]
+    tls: TlsOptions,
+}
+
+/// `api_host`, `api_port`, `api_key`, `api_secret` and the TLS options, each with its `OPNSENSE_` environment variable.
+///
+/// With `required`, host, key and secret must be given; a module with several backends says itself when they are.
+#[must_use]
+pub fn opnsense_table(required: bool) -> Table {
+    let login = [
+        Opt::str("api_host").env(&["OPNSENSE_HOST"]).doc("Name or address of the firewall."),
+        Opt::str("api_key").env(&["OPNSENSE_API_KEY"]).doc("Key of an API user of the firewall."),
+        Opt::str("api_secret")
+            .env(&["OPNSENSE_API_SECRET"])
+            .no_log()
+            .doc("Secret that belongs to O(api_key)."),
+    ];
+    let mut options: Vec<Opt> =
+        login.into_iter().map(|option| if required { option.required() } else { option }).collect();
+    options.insert(
+        1,
+        Opt::int("api_port")
+            .default(443)
+            .env(&["OPNSENSE_PORT"])
+            .doc("HTTPS port of the firewall's web interface."),
+    );
+    Table::new(options).rule(Rule::RequiredTogether(vec!["api_key", "api_secret"])).with(tls_table(
+        &Environment {
+            validate_certs: "OPNSENSE_VALIDATE_CERTS",
+            ca_path: "OPNSENSE_CA_PATH",
+            tls_fingerprint: "OPNSENSE_TLS_FINGERPRINT",
+        },
+    ))
+}
+
+impl OpnsenseOptions {
+    /// The firewall as `HOST:PORT`, for messages, locks and marks.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let host = self.api_host.as_deref().unwrap_or_default();
+        // An IPv6 address needs brackets in front of a port.
+        if host.contains(':') && !host.starts_with('[') {
+            format!("[{host}]:{}", self.api_port)
+        } else {
+            format!("{host}:{}", self.api_port)
+        }
+    }
+
+    /// # Errors
+    /// `bad_argument` when host, key or secret are missing or cannot be used.
+    pub fn connect(&self) -> Result<Opnsense, Failure> {
+        let missing = |name: &str| Failure::bad_argument(name, "missing: it is needed to reach OPNsense");
+        let host = self.api_host.as_deref().ok_or_else(|| missing("api_host"))?;
+        if host.is_empty() || host.contains(['/', '@', ' ']) {
+            let why = format!(
+                "expected a host name or an address, found `{host}`: leave out https:// and the path"
+            );
+            return Err(Failure::bad_argument("api_host", why));
+        }
+        let auth = Auth::Basic {
+            user: self.api_key.clone().ok_or_else(|| missing("api_key"))?,
+            password: self.api_secret.clone().ok_or_else(|| missing("api_secret"))?,
+        };
+        Ok(Opnsense::new(self.tls.client(format!("https://{}", self.address()), auth)?))
+    }
+
+    /// The TLS options, for a module that reaches another server with them.
+    #[must_use]
+    pub fn tls(&self) -> &TlsOptions {
+        &self.tls
+    }
+}
+
+/// What an error of OPNsense's API is to Ansible.
+#[must_use]
+pub fn opnsense_failure(error: Error) -> Failure {
+    let msg = error.to_string();
+    match error {
+        Error::Http(error) => http_failure(error),
+        Error::Expired(expired) => expired.into(),
+        Error::Unauthorized | Error::Forbidden { .. } => Failure::new(ErrorCode::AUTH, msg),
+        Error::Refused { validations, .. } => {
+            let fields = validations.into_iter().map(|one| (one.field, one.message.into()));
+            let fields: serde_json::Map<String, serde_json::Value> = fields.collect();
+            Failure::refused(msg).with("validations", fields)
+        }
+        Error::NotFound { .. } => Failure::new(ErrorCode::CONFLICT, msg),
+        Error::NoEndpoint { .. } | Error::Server { .. } | Error::Protocol { .. } | Error::Partial { .. } => {
+            Failure::new(ErrorCode::API_ERROR, msg)
+        }
+    }
+}

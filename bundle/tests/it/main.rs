@@ -1,0 +1,4 @@
+//! What the collection says about itself, asked through Ansible.
+
+#[cfg(test)]
+mod checkout;

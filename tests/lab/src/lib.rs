@@ -1,8 +1,15 @@
 //! Doubles and launchers that the tests and the demo share.
 
+pub mod guests;
+pub mod http;
 pub mod kea;
+pub mod opnsense;
+pub mod proxy;
+pub mod pve;
+pub mod tls;
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 /// Whether a test that needs an optional program may run: it skips, saying so, where `what` is missing, and fails
 /// where the environment variable `CI` is set, since CI has to have everything.
@@ -16,4 +23,11 @@ pub fn present(installed: bool, what: &str) -> bool {
         let _ = writeln!(std::io::stderr(), "skipped: {what} is not installed");
     }
     installed
+}
+
+/// The root of this checkout.
+#[must_use]
+pub fn checkout() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
 }

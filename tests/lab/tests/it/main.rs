@@ -1,0 +1,5 @@
+//! The lab's own tests: a double that lies is worse than none.
+
+mod guests;
+mod proxy;
+mod pve;

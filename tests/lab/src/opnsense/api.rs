@@ -74,11 +74,8 @@ impl Call<'_> {
     fn parameter(&self, name: &str) -> Option<Value> {
         self.body.get(name).cloned().or_else(|| {
             let (_, query) = self.uri.split_once('?')?;
-            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-            pairs
-                .into_iter()
-                .find(|pair| pair.0 == name)
-                .map(|(_, value)| json!(value.replace('+', " ").replace("%20", " ")))
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.find(|pair| pair.0 == name).map(|(_, value)| json!(php::url_decode(value)))
         })
     }
 
@@ -203,10 +200,17 @@ fn get(firewall: &mut Firewall, table: Table, call: &Call<'_>) -> Value {
         Some(uuid) => firewall.store.find(table, uuid).cloned(),
         None => Some(firewall.store.clone().blank(table, firewall.release, None)),
     };
-    item.map_or_else(
-        || json!([]),
-        |item| json!({table.root(): nodes(firewall, &fields(table, firewall.release), &item.values)}),
-    )
+    item.map_or_else(|| json!([]), |item| json!({table.root(): item_nodes(firewall, table, &item)}))
+}
+
+fn item_nodes(firewall: &Firewall, table: Table, item: &Item) -> Value {
+    let mut nodes = nodes(firewall, &fields(table, firewall.release), &item.values);
+    if table == Table::Hosts && firewall.release >= Release::V26_1_6 {
+        let names = firewall.store.alias_names(item);
+        let shown = names.split(',').map(|name| (name.to_owned(), json!({"value": name, "selected": 1})));
+        nodes["aliases"] = shown.collect::<Map<_, _>>().into();
+    }
+    nodes
 }
 
 /// Fields as `getNodes` nests and shows them.
@@ -299,19 +303,22 @@ fn assign(firewall: &Firewall, table: Table, values: &mut Values, data: &Value) 
         firewall.faults.iter().any(|fault| matches!(fault, Fault::IgnoresField(field) if *field == name))
     };
     let fields = fields(table, firewall.release);
-    assign_fields(fields.iter().filter(|field| !ignored(field.name)), values, data)
+    assign_fields(fields.iter().filter(|field| !ignored(field.name)), values, data, firewall.release)
 }
 
 fn assign_fields<'a>(
     fields: impl Iterator<Item = &'a Field>,
     values: &mut Values,
     data: &Value,
+    release: Release,
 ) -> Result<(), Reply> {
     for field in fields {
         let sent = match field.name.split_once('.') {
             None => data.get(field.name),
             Some((container, name)) => match data.get(container) {
-                Some(Value::String(_) | Value::Number(_) | Value::Bool(_)) => return Err(Reply::unexpected()),
+                Some(Value::String(_) | Value::Number(_) | Value::Bool(_)) if release >= Release::V26_7 => {
+                    return Err(Reply::unexpected());
+                }
                 nested => nested.and_then(|nested| nested.get(name)),
             },
         };
@@ -369,7 +376,10 @@ fn toggle(firewall: &mut Firewall, table: Table, call: &Call<'_>) -> Result<Valu
         return Ok(failed());
     }
     let uuid = call.parameters.first().copied().unwrap_or_default();
-    let Some(mut item) = firewall.store.find(table, uuid).cloned() else { return Ok(failed()) };
+    let Some(mut item) = firewall.store.find(table, uuid).cloned() else {
+        // Since it takes lists it trips over its own result for what is not there.
+        return if firewall.release >= Release::V26_1_3 { Err(Reply::unexpected()) } else { Ok(failed()) };
+    };
     let was = item.get("enabled") == "1";
     let wanted = match call.parameters.get(1).copied() {
         None => !was,
@@ -398,10 +408,9 @@ fn kea_settings(firewall: &Firewall) -> Value {
 
 fn unbound_settings(firewall: &Firewall) -> Value {
     let all = |table: Table| {
-        let fields = fields(table, firewall.release);
         let items = firewall.store.table(table).iter();
         let map: Map<_, _> =
-            items.map(|item| (item.uuid.clone(), nodes(firewall, &fields, &item.values))).collect();
+            items.map(|item| (item.uuid.clone(), item_nodes(firewall, table, item))).collect();
         if map.is_empty() { json!([]) } else { map.into() }
     };
     json!({"unbound": {
@@ -420,9 +429,9 @@ fn set_settings(firewall: &mut Firewall, daemon: Daemon, call: &Call<'_>) -> Res
         Daemon::Unbound => ("unbound", unbound_general(), firewall.store.unbound_general.clone()),
     };
     if let Some(general) = call.body.get(root).and_then(|root| root.get("general")) {
-        assign_fields(fields.iter(), &mut values, general)?;
+        assign_fields(fields.iter(), &mut values, general, firewall.release)?;
     }
-    let problems = rules::setting_problems(&fields, &values, &firewall.store);
+    let problems = rules::setting_problems(&fields, &values, &firewall.store, firewall.release);
     if !problems.is_empty() {
         return Ok(refusal(&format!("{root}.general"), problems));
     }

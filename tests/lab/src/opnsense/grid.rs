@@ -83,19 +83,20 @@ fn row(table: Table, item: &Item, fields: &[Field], store: &Store, release: Rele
         }
     }
     if table == Table::Hosts && release >= Release::V26_1_6 {
-        add_aliases(&mut row, &item.uuid, store);
+        add_aliases(&mut row, item, store);
     }
     row
 }
 
-fn add_aliases(row: &mut Row, host: &str, store: &Store) {
+fn add_aliases(row: &mut Row, host: &Item, store: &Store) {
     let mut child = row.clone();
+    row.insert("aliases".into(), json!(store.alias_names(host)));
     row.insert("isAlias".into(), json!(false));
     child.insert("isAlias".into(), json!(true));
     let children: Vec<Value> = store
         .table(Table::Aliases)
         .iter()
-        .filter(|alias| alias.get("host") == host)
+        .filter(|alias| alias.get("host") == host.uuid)
         .map(|alias| {
             let mut child = child.clone();
             child.insert("uuid".into(), json!(alias.uuid));

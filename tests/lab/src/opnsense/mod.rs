@@ -5,7 +5,8 @@
 //! without a word, `{"status":"ok"}` for a reconfigure after which Kea is dead. Where `kea-dhcp4` is installed, its own
 //! check decides that last point.
 //!
-//! Left out: form-encoded bodies, CSV up- and download, raw DHCP options, DDNS, high availability, IPv6, CSRF sessions.
+//! Left out: form-encoded bodies, CSV up- and download, raw DHCP options, DDNS, high availability, IPv6, CSRF sessions,
+//! writing aliases through their host.
 //!
 //! ```no_run
 //! use lab::opnsense::{OpnsenseDouble, Release};
@@ -31,7 +32,7 @@ use firewall::Firewall;
 use model::{Item, Table};
 use route::Daemon;
 use server::Shared;
-use store::Store;
+use store::{Store, full_name};
 
 pub use release::Release;
 pub use store::Lease;
@@ -269,6 +270,7 @@ impl Builder {
             log: Vec::new(),
             state_file: self.state_file,
         };
+        firewall.store.migrate(self.release);
         if firewall.users.is_empty() {
             firewall.users.push(User::admin(KEY, SECRET));
         }
@@ -565,15 +567,6 @@ fn value(host: &Item) -> String {
         "MX" => format!("{} {}", host.get("mxprio"), host.get("mx")),
         "TXT" => host.get("txtdata").to_owned(),
         _ => host.get("server").to_owned(),
-    }
-}
-
-/// An alias without a domain has its host's.
-fn full_name(named: &Item, host: &Item) -> String {
-    let domain = if named.get("domain").is_empty() { host.get("domain") } else { named.get("domain") };
-    match named.get("hostname") {
-        "" => domain.to_owned(),
-        hostname => format!("{hostname}.{domain}"),
     }
 }
 

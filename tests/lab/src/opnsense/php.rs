@@ -82,6 +82,22 @@ fn runs(text: &str) -> Vec<(char, usize, String)> {
     runs
 }
 
+/// `urldecode`: what a query parameter says.
+pub(super) fn url_decode(text: &str) -> String {
+    let mut rest = text.as_bytes();
+    let mut decoded = Vec::new();
+    while let [first, tail @ ..] = rest {
+        let pair = tail.get(..2).filter(|_| *first == b'%').and_then(|pair| std::str::from_utf8(pair).ok());
+        let (byte, taken) = match pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
+            Some(byte) => (byte, 2),
+            None => (if *first == b'+' { b' ' } else { *first }, 0),
+        };
+        decoded.push(byte);
+        rest = &tail[taken..];
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
 /// What `htmlspecialchars(…, ENT_NOQUOTES)` makes of an error message.
 pub(super) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
@@ -134,6 +150,15 @@ mod tests {
             .map(|value| scalar(&value).unwrap());
         assert_eq!(cast, [None, Some("1".into()), Some(String::new()), Some("5".into()), Some("x".into())]);
         assert_eq!(scalar(&json!([])), Err(()));
+    }
+
+    #[test]
+    fn queries_are_decoded() {
+        for (query, text) in
+            [("10.0.0.1", "10.0.0.1"), ("a+b%20c", "a b c"), ("%C3%A4", "ä"), ("5%", "5%"), ("%zz", "%zz")]
+        {
+            assert_eq!(url_decode(query), text);
+        }
     }
 
     #[test]

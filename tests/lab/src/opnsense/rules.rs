@@ -19,8 +19,9 @@ pub(super) fn problems(table: Table, item: &Item, store: &Store, release: Releas
         for message in constraints(table, field.name, item, store, release) {
             problems.push((field.name.to_owned(), message));
         }
-        problems
-            .extend(own(&field, item.get(field.name), store).map(|message| (field.name.to_owned(), message)));
+        problems.extend(
+            own(&field, item.get(field.name), store, release).map(|message| (field.name.to_owned(), message)),
+        );
     }
     if table == Table::Reservations {
         problems.extend(reservation(item, store, release));
@@ -29,16 +30,21 @@ pub(super) fn problems(table: Table, item: &Item, store: &Store, release: Releas
 }
 
 /// Everything wrong with settings that are no table.
-pub(super) fn setting_problems(fields: &[Field], values: &Values, store: &Store) -> Vec<Problem> {
+pub(super) fn setting_problems(
+    fields: &[Field],
+    values: &Values,
+    store: &Store,
+    release: Release,
+) -> Vec<Problem> {
     let value = |field: &Field| values.get(field.name).map_or("", String::as_str);
     fields
         .iter()
-        .filter_map(|field| Some((field.name.to_owned(), own(field, value(field), store)?)))
+        .filter_map(|field| Some((field.name.to_owned(), own(field, value(field), store, release)?)))
         .collect()
 }
 
 /// What the field's type has against `value`.
-fn own(field: &Field, value: &str, store: &Store) -> Option<String> {
+fn own(field: &Field, value: &str, store: &Store, release: Release) -> Option<String> {
     if value.is_empty() {
         return field.required.then(|| "A value is required.".to_owned());
     }
@@ -65,17 +71,18 @@ fn own(field: &Field, value: &str, store: &Store) -> Option<String> {
             .map(|pool| format!("Entry \"{pool}\" is not a valid range or subnet.")),
         Kind::Hostname { ip, wildcard, strict } => {
             let accepted = is_hostname(value, ip, strict) || (wildcard && value == "*");
-            (!accepted).then(|| format!("[{value}] is not a valid IP address or hostname."))
+            (!accepted).then(|| hostname_message(value, release))
         }
         Kind::DomainList => {
-            (!value.split(',').all(|name| is_hostname(name, false, true))).then(|| "invalid".to_owned())
+            let wrong = value.split(',').find(|name| !is_hostname(name, false, true));
+            wrong.map(|name| hostname_message(name, release))
         }
-        Kind::Choice(choices) => not_in_list(choices.iter().any(|choice| choice.0 == value), value),
-        Kind::ManyOf(choices) => {
-            value.split(',').find_map(|key| not_in_list(choices.iter().any(|choice| choice.0 == key), key))
-        }
-        Kind::Relation(table) => not_in_list(store.find(table, value).is_some(), value),
-        Kind::RelationToNothing => not_in_list(false, value),
+        Kind::Choice(choices) => not_in_list(choices.iter().any(|choice| choice.0 == value), "", release),
+        Kind::ManyOf(choices) => value
+            .split(',')
+            .find_map(|key| not_in_list(choices.iter().any(|choice| choice.0 == key), key, release)),
+        Kind::Relation(table) => not_in_list(store.find(table, value).is_some(), "", release),
+        Kind::RelationToNothing => not_in_list(false, value, release),
     }?;
     Some(field.message.clone().unwrap_or(message))
 }
@@ -84,8 +91,18 @@ fn network_problem(valid: bool) -> Option<String> {
     (!valid).then(|| "Please specify a valid network segment or IP address.".to_owned())
 }
 
-fn not_in_list(found: bool, key: &str) -> Option<String> {
-    (!found).then(|| format!("Option [{key}] not in list."))
+/// Fields that take one option name none in their message.
+fn not_in_list(found: bool, key: &str, release: Release) -> Option<String> {
+    let key = if release >= Release::V26_1 { format!(" [{key}]") } else { String::new() };
+    (!found).then(|| format!("Option{key} not in list."))
+}
+
+fn hostname_message(value: &str, release: Release) -> String {
+    if release >= Release::V26_1_6 {
+        format!("[{value}] is not a valid IP address or hostname.")
+    } else {
+        "Please specify a valid IP address or hostname.".to_owned()
+    }
 }
 
 fn is_hostname(value: &str, ip: bool, strict: bool) -> bool {

@@ -47,12 +47,11 @@ pub(super) struct Live {
 
 impl Store {
     pub(super) fn new(release: Release) -> Self {
-        let mut store = Self::default();
-        store.kea_general = defaults(&kea_general(release));
-        store.kea_general.insert("enabled".into(), "1".into());
-        store.kea_general.insert("interfaces".into(), "lan".into());
-        store.unbound_general = defaults(&unbound_general());
-        store
+        let mut kea_general = defaults(&kea_general(release));
+        kea_general.extend(
+            [("enabled", "1"), ("interfaces", "lan")].map(|(field, value)| (field.into(), value.into())),
+        );
+        Self { kea_general, unbound_general: defaults(&unbound_general()), ..Self::default() }
     }
 
     pub(super) fn load(file: &Path) -> Result<Option<Self>> {
@@ -63,6 +62,25 @@ impl Store {
         serde_json::from_slice(&state)
             .with_context(|| format!("{} is no state of this double", file.display()))
             .map(Some)
+    }
+
+    /// What an upgrade does to a state that an older release has saved: new fields get their defaults.
+    pub(super) fn migrate(&mut self, release: Release) {
+        let new = |values: &mut Values, fields: &[Field]| {
+            for (field, default) in defaults(fields) {
+                values.entry(field).or_insert(default);
+            }
+        };
+        new(&mut self.kea_general, &kea_general(release));
+        for table in [Table::Subnets, Table::Reservations, Table::Hosts, Table::Aliases] {
+            let fields = fields(table, release);
+            for (index, item) in self.table_mut(table).iter_mut().enumerate() {
+                new(&mut item.values, &fields);
+                if item.values.get("subnet_id").is_some_and(String::is_empty) {
+                    item.values.insert("subnet_id".into(), (index + 1).to_string());
+                }
+            }
+        }
     }
 
     pub(super) fn save(&self, file: &Path) -> Result<()> {
@@ -91,6 +109,12 @@ impl Store {
 
     pub(super) fn find(&self, table: Table, uuid: &str) -> Option<&Item> {
         self.table(table).iter().find(|item| item.uuid == uuid)
+    }
+
+    /// The full names of a host's aliases, with commas between them.
+    pub(super) fn alias_names(&self, host: &Item) -> String {
+        let aliases = self.aliases.iter().filter(|alias| alias.get("host") == host.uuid);
+        aliases.map(|alias| full_name(alias, host)).collect::<Vec<_>>().join(",")
     }
 
     /// Puts `item` in the place of the one with its UUID, or at the end.
@@ -126,4 +150,13 @@ fn defaults(fields: &[Field]) -> Values {
         .filter(|field| !matches!(field.kind, Kind::RelationToNothing))
         .map(|field| (field.name.to_owned(), field.default.to_owned()))
         .collect()
+}
+
+/// The name that a host or one of its aliases gives; an alias without a domain has its host's.
+pub(super) fn full_name(named: &Item, host: &Item) -> String {
+    let domain = if named.get("domain").is_empty() { host.get("domain") } else { named.get("domain") };
+    match named.get("hostname") {
+        "" => domain.to_owned(),
+        hostname => format!("{hostname}.{domain}"),
+    }
 }

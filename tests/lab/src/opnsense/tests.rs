@@ -794,7 +794,7 @@ fn leases_are_listed_with_their_reservations() {
         .reservation("10.0.0.0/24", &[("ip_address", "10.0.0.5"), ("hw_address", MAC)])
         .lease("10.0.0.101", "52:54:00:00:00:09")
         .start();
-    double.address_for(MAC);
+    assert_eq!(double.address_for(MAC), Address::Reserved("10.0.0.5".parse().unwrap()));
     let answer = double.get("/api/kea/leases4/search");
     assert_eq!(answer["stats"], json!({"active": 2, "inactive": 0, "total": 2}));
     let rows: Vec<_> = answer["rows"]
@@ -899,7 +899,7 @@ fn overrides_have_these_rules() {
         ),
         (
             json!({"domain": "lab", "rr": "CNAME", "server": "10.0.0.5"}),
-            json!({"host.rr": "Option [CNAME] not in list."}),
+            json!({"host.rr": "Option [] not in list."}),
         ),
         (
             json!({"domain": "lab", "server": "n2"}),
@@ -975,6 +975,38 @@ fn aliases_go_with_their_host() {
     assert_eq!((&row["isAlias"], &row["_children"][0]["hostname"]), (&json!(false), &json!("www")));
     double.post(&format!("/api/unbound/settings/del_host_override/{}", uuid.as_str().unwrap()), json!({}));
     assert_eq!(double.get("/api/unbound/settings/search_host_alias")["total"], 0);
+}
+
+#[test]
+fn a_host_mirrors_its_aliases_since_26_1_6() {
+    for (release, mirrored) in [(Release::V26_1_5, false), (Release::V26_1_6, true)] {
+        let double = OpnsenseDouble::builder().release(release).start();
+        let uuid = double.add_host(a_record("10.0.0.5"))["uuid"].as_str().unwrap().to_owned();
+        let path = format!("/api/unbound/settings/get_host_override/{uuid}");
+        double.post(
+            "/api/unbound/settings/add_host_alias",
+            json!({"alias": {"host": uuid, "hostname": "www"}}),
+        );
+        let aliases = double.get(&path)["host"].get("aliases").cloned();
+        let expected = json!({"www.lab.example": {"value": "www.lab.example", "selected": 1}});
+        assert_eq!(aliases, mirrored.then_some(expected), "{release}");
+    }
+}
+
+#[test]
+fn toggling_what_is_not_there_became_an_exception_in_26_1_3() {
+    let path = format!("/api/unbound/settings/toggle_host_override/{UNKNOWN}");
+    let start = |release| OpnsenseDouble::builder().release(release).start();
+    assert_eq!(start(Release::V26_1).send(&path, &json!({})), Got(200, json!({"result": "failed"})));
+    assert_eq!(start(Release::V26_1_3).send(&path, &json!({})).0, 500);
+}
+
+#[test]
+fn a_value_where_a_container_is_due_is_a_500_since_26_7() {
+    for (release, status) in [(Release::V26_1_9, 200), (Release::V26_7, 500)] {
+        let body = json!({"reservation": {"option_data": "x"}});
+        assert_eq!(double(release).send("/api/kea/dhcpv4/add_reservation", &body).0, status, "{release}");
+    }
 }
 
 // Faults, the log, persistence.
@@ -1056,6 +1088,33 @@ fn a_restart_goes_on_from_the_state_file() {
     std::fs::write(&file, "{").unwrap();
     let error = OpnsenseDouble::builder().state_file(&file).try_start().err().unwrap();
     assert!(format!("{error:#}").contains("no state of this double"), "{error:#}");
+}
+
+#[test]
+fn an_upgrade_gives_new_fields_their_defaults() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("opnsense.json");
+    let start = |release| {
+        OpnsenseDouble::builder().release(release).subnet("10.0.0.0/24", POOL).state_file(&file).start()
+    };
+    let old = start(Release::V25_1);
+    old.add(json!({"ip_address": "10.0.0.5", "hw_address": MAC}));
+    old.add_host(a_record("10.0.0.5"));
+    drop(old);
+    let new = start(Release::V26_7_2);
+    let subnet = new.subnet_uuid("10.0.0.0/24").unwrap();
+    assert_eq!(new.get(&format!("/api/kea/dhcpv4/get_subnet/{subnet}"))["subnet4"]["subnet_id"], "1");
+    let uuid = &new.stored_overrides()[0].uuid;
+    let answer =
+        new.post(&format!("/api/unbound/settings/set_host_override/{uuid}"), json!({"host": {"ttl": "60"}}));
+    assert_eq!(answer, json!({"result": "saved"}));
+    let uuid = &new.stored_reservations()[0].uuid;
+    let path = format!("/api/kea/dhcpv4/set_reservation/{uuid}");
+    assert_eq!(
+        new.post(&path, json!({"reservation": {"next_server": "10.0.0.2"}})),
+        json!({"result": "saved"})
+    );
+    assert_eq!(new.stored_reservations()[0].next_server, "10.0.0.2");
 }
 
 #[test]

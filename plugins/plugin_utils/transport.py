@@ -165,6 +165,7 @@ class BundleAction(ActionBase):
             self._remove_tmp_path(self._connection._shell.tmpdir)
         elif result.get("failed") and not result.get("ansible_job_id"):
             result["changed"] = False
+            result.pop("exception", None)  # shown instead of msg, and it speaks of JSON
             result["msg"] = f"async needs Python on the target, and the job could not be started there: {result.get('msg', '')}"
         return result
 

@@ -131,23 +131,34 @@ impl Opnsense {
     /// # Errors
     /// As OPNsense answers; [`Error::is_unavailable`] when the key may not ask.
     pub fn leases_of(&self, address: Ipv4Addr, deadline: &Deadline) -> Result<Vec<Lease>, Error> {
-        let search = endpoint(LEASES, "search");
-        let phrase = address.to_string();
-        let query = [grid::ALL[0], grid::ALL[1], ("searchPhrase", phrase.as_str())];
-        let rows = grid::rows(&search.path(false), &self.get(search, &query, deadline)?)?;
         // The phrase also finds longer addresses that begin with this one.
-        Ok(rows
-            .iter()
-            .filter_map(|row| {
-                Some(Lease {
-                    address: row.text("address").parse().ok()?,
-                    mac: row.text("hwaddr").parse().ok(),
-                    hostname: row.text("hostname"),
-                    active: row.text("state") == "0" || row.value("state").is_null(),
-                })
+        let found = self.search_leases(&address.to_string(), deadline)?;
+        Ok(found.into_iter().filter(|lease| lease.address == address).collect())
+    }
+
+    /// The leases of one card, reserved or out of a pool.
+    ///
+    /// # Errors
+    /// As OPNsense answers; [`Error::is_unavailable`] when the key may not ask.
+    pub fn leases_of_mac(&self, mac: MacAddress, deadline: &Deadline) -> Result<Vec<Lease>, Error> {
+        let found = self.search_leases(&mac.to_string(), deadline)?;
+        Ok(found.into_iter().filter(|lease| lease.mac == Some(mac)).collect())
+    }
+
+    /// The leases with a phrase in any of their fields.
+    fn search_leases(&self, phrase: &str, deadline: &Deadline) -> Result<Vec<Lease>, Error> {
+        let search = endpoint(LEASES, "search");
+        let query = [grid::ALL[0], grid::ALL[1], ("searchPhrase", phrase)];
+        let rows = grid::rows(&search.path(false), &self.get(search, &query, deadline)?)?;
+        let lease = |row: &grid::Row| {
+            Some(Lease {
+                address: row.text("address").parse().ok()?,
+                mac: row.text("hwaddr").parse().ok(),
+                hostname: row.text("hostname"),
+                active: row.text("state") == "0" || row.value("state").is_null(),
             })
-            .filter(|lease| lease.address == address)
-            .collect())
+        };
+        Ok(rows.iter().filter_map(lease).collect())
     }
 
     /// Forgets the lease of an address (26.1.6 and newer).
@@ -162,6 +173,18 @@ impl Opnsense {
         }
         let endpoint = endpoint(LEASES, "del_lease").path(false);
         Err(Error::Protocol { endpoint, expected: "a status", found: answer.to_string() })
+    }
+
+    /// Whether this release can forget a lease; asked with a GET, which is refused where the endpoint exists.
+    ///
+    /// # Errors
+    /// As OPNsense answers.
+    pub fn knows_del_lease(&self, deadline: &Deadline) -> Result<bool, Error> {
+        match self.get(endpoint(LEASES, "del_lease"), &[], deadline) {
+            Ok(_) => Ok(true),
+            Err(Error::NoEndpoint { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) fn get_form(

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use deadline::Deadline;
+use deadline::{Deadline, Expired};
 use serde_json::Value;
 
 use crate::api::{Opnsense, endpoint};
@@ -69,6 +69,20 @@ impl Opnsense {
         match answer["status"].as_str() {
             Some(word) => Ok(Status(word.to_owned())),
             None => Err(not_a_status(service, "status", &answer)),
+        }
+    }
+
+    /// Waits for the service to be seen running, at most until `within` is over.
+    ///
+    /// # Errors
+    /// As OPNsense answers; an interrupt.
+    pub fn wait_until_running(&self, service: Service, within: &Deadline) -> Result<bool, Error> {
+        let outcome: Result<(), Error> =
+            within.poll(|| Ok(self.service_status(service, within)?.is_running().then_some(())));
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(Error::Expired(Expired::TimedOut { .. })) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 

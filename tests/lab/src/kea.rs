@@ -1,7 +1,8 @@
 //! The real Kea for tests: a DHCPv4 server and its control agent on loopback, in a temporary directory.
 //!
 //! What works where:
-//! - Without root: yes. The server opens no DHCP socket unless the configuration names an interface.
+//! - Without root: yes. Unless the configuration names interfaces, the server listens on the loopback interface, on a
+//!   port of its own, and answers [`RealKea::discover`] there.
 //! - Debian's AppArmor profiles bind `/usr/sbin/kea-dhcp4` to `/etc/kea`, `/run/kea` and `/var/lib/kea`. They go by the
 //!   path of the program, so a private copy of it in the temporary directory is free of them. The same copy is used
 //!   where there is no AppArmor.
@@ -9,7 +10,7 @@
 //!   servers run side by side.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,6 +20,8 @@ use anyhow::{Context, Result, bail, ensure};
 use deadline::Deadline;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
+
+use crate::dhcp::{Answer, Client};
 
 const DHCP4: &str = "/usr/sbin/kea-dhcp4";
 const AGENT: &str = "/usr/sbin/kea-ctrl-agent";
@@ -68,6 +71,8 @@ pub struct RealKea {
     server: Option<Child>,
     agent: Option<Child>,
     port: u16,
+    dhcp_port: u16,
+    client: Client,
 }
 
 /// The user and the password a control agent asks for.
@@ -80,7 +85,7 @@ pub struct BasicAuth<'a> {
 impl RealKea {
     /// Starts both programs with `config` (`{"Dhcp4": {…}}`) and an agent without authentication; returns when the
     /// agent answers. `control-socket`, `lease-database` and `loggers` of `config` are replaced: they name files of
-    /// the machine. `interfaces-config` is kept; without it no interface is listened on.
+    /// the machine. `interfaces-config` is kept if it is there.
     ///
     /// # Errors
     /// Kea is not installed, refuses the configuration, or does not answer in time; with Kea's own log.
@@ -105,9 +110,11 @@ impl RealKea {
         home.write("kea-dhcp4.conf", &localised(config, home.path())?)?;
         let port = free_port()?;
         home.write("kea-ctrl-agent.conf", &agent_config(home.path(), port, auth))?;
-        let mut kea = Self { home, server: None, agent: None, port };
+        let dhcp_port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let client = Client::new(SocketAddr::from((Ipv4Addr::LOCALHOST, dhcp_port)))?;
+        let mut kea = Self { home, server: None, agent: None, port, dhcp_port, client };
         kea.start_server()?;
-        kea.agent = Some(kea.home.spawn(AGENT, "kea-ctrl-agent")?);
+        kea.agent = Some(kea.home.spawn(AGENT, "kea-ctrl-agent", &[])?);
         kea.wait_for_agent()?;
         Ok(kea)
     }
@@ -154,6 +161,23 @@ impl RealKea {
         ask(&self.socket(), &Value::Object(request))
     }
 
+    /// What a DHCPDISCOVER from `mac` in the subnet with this network address is answered; `None` for nothing. Needs the
+    /// interfaces that a configuration without `interfaces-config` gets.
+    ///
+    /// # Errors
+    /// `mac` is not six bytes with colons, or the answer is no DHCP.
+    pub fn discover(&self, mac: &str, subnet: Ipv4Addr) -> Result<Option<Answer>> {
+        self.client.discover(mac_bytes(mac)?, subnet)
+    }
+
+    /// The same with a DHCPREQUEST for what is offered, which makes it a lease.
+    ///
+    /// # Errors
+    /// As for [`RealKea::discover`].
+    pub fn lease(&self, mac: &str, subnet: Ipv4Addr) -> Result<Option<Answer>> {
+        self.client.lease(mac_bytes(mac)?, subnet)
+    }
+
     /// Stops the server, leaving the agent: it then answers that it cannot reach the server.
     ///
     /// # Errors
@@ -178,7 +202,8 @@ impl RealKea {
     }
 
     fn start_server(&mut self) -> Result<()> {
-        self.server = Some(self.home.spawn(DHCP4, "kea-dhcp4")?);
+        let ports = [format!("-p{}", self.dhcp_port), format!("-P{}", self.client.port()?)];
+        self.server = Some(self.home.spawn(DHCP4, "kea-dhcp4", &ports)?);
         let socket = self.socket();
         self.wait(|kea| {
             still_running(&mut kea.server)?;
@@ -243,14 +268,14 @@ impl Home {
         Ok(command)
     }
 
-    fn spawn(&self, program: &str, name: &str) -> Result<Child> {
+    fn spawn(&self, program: &str, name: &str, options: &[String]) -> Result<Child> {
         let log = std::fs::File::options()
             .create(true)
             .append(true)
             .open(self.path().join(format!("{name}.log")))?;
         let config = self.path().join(format!("{name}.conf"));
         let mut command = self.program(program)?;
-        command.arg("-c").arg(config).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.arg("-c").arg(config).args(options).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.spawn().with_context(|| format!("starting {program}"))
     }
 
@@ -272,7 +297,9 @@ fn localised(config: &Value, home: &Path) -> Result<Value> {
     let mut config = config.clone();
     let dhcp4 = config.get_mut("Dhcp4").and_then(Value::as_object_mut);
     let dhcp4 = dhcp4.context("expected a configuration of the form {\"Dhcp4\": {…}}")?;
-    dhcp4.entry("interfaces-config").or_insert_with(|| json!({"interfaces": []}));
+    dhcp4
+        .entry("interfaces-config")
+        .or_insert_with(|| json!({"interfaces": ["lo"], "dhcp-socket-type": "udp"}));
     dhcp4.insert("control-socket".into(), json!({"socket-type": "unix", "socket-name": socket(home)}));
     dhcp4.insert(
         "lease-database".into(),
@@ -310,6 +337,12 @@ fn ask(socket: &Path, request: &Value) -> Result<Value> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(serde_json::from_str(&answer)?)
+}
+
+fn mac_bytes(text: &str) -> Result<[u8; 6]> {
+    let bytes: Option<Vec<u8>> = text.split(':').map(|pair| u8::from_str_radix(pair, 16).ok()).collect();
+    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+    bytes.with_context(|| format!("expected a MAC address as six bytes with colons, found {text:?}"))
 }
 
 fn free_port() -> Result<u16> {
@@ -360,6 +393,27 @@ mod tests {
         kea.restart_server().unwrap();
         let answer = kea.command("config-get", None).unwrap();
         assert_eq!(answer["arguments"]["Dhcp4"]["subnet4"][0]["reservations"][0]["ip-address"], "10.0.0.6");
+    }
+
+    #[test]
+    fn a_reservation_is_offered_and_leased() {
+        if !kea_here() {
+            return;
+        }
+        let mut config = config();
+        let host = &mut config["Dhcp4"]["subnet4"][0]["reservations"][0];
+        host["next-server"] = json!("10.0.0.2");
+        host["boot-file-name"] = json!("grub.efi");
+        host["option-data"] = json!([{"name": "tftp-server-name", "data": "10.0.0.3"}]);
+        let kea = RealKea::start(&config).unwrap();
+        let network = "10.0.0.0".parse().unwrap();
+        let offer = kea.discover("52:54:00:AB:CD:EF", network).unwrap().unwrap();
+        assert_eq!((offer.message, offer.address.to_string().as_str()), (2, "10.0.0.5"));
+        assert_eq!((offer.next_server.to_string().as_str(), offer.file.as_str()), ("10.0.0.2", "grub.efi"));
+        assert_eq!((offer.tftp_server_name.as_deref(), offer.boot_file_name), (Some("10.0.0.3"), None));
+        let lease = kea.lease("52:54:00:00:00:01", network).unwrap().unwrap();
+        assert_eq!((lease.message, lease.address.to_string().as_str()), (5, "10.0.0.100"));
+        assert_eq!(kea.discover("52:54:00:00:00:01", "10.9.0.0".parse().unwrap()).unwrap(), None);
     }
 
     #[test]

@@ -135,7 +135,7 @@ pub(super) fn portable(config: &Value) -> Value {
     if let Some(dhcp4) = config["Dhcp4"].as_object_mut() {
         dhcp4.shift_remove("hooks-libraries");
         dhcp4.shift_remove("control-socket");
-        dhcp4["interfaces-config"]["interfaces"] = json!([]);
+        dhcp4.shift_remove("interfaces-config");
     }
     config
 }

@@ -27,6 +27,7 @@ use anyhow::Result;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use crate::kea::RealKea;
 use crate::tls::Certificate;
 use firewall::Firewall;
 use model::{Item, Table};
@@ -462,6 +463,15 @@ impl OpnsenseDouble {
     #[must_use]
     pub fn kea_refusal(&self) -> Option<String> {
         self.shared.firewall().store.live.kea_refusal.clone()
+    }
+
+    /// The real Kea, serving on loopback what the last reconfigure wrote (without what belongs to the firewall's own
+    /// machine: devices, hook libraries, paths). Its offers prove what a client would really get.
+    ///
+    /// # Errors
+    /// Kea is not installed, or refuses the file.
+    pub fn real_kea(&self) -> Result<RealKea> {
+        RealKea::start(&kea_conf::portable(&self.kea_file()))
     }
 
     /// The UUID of a subnet.

@@ -768,13 +768,38 @@ fn the_real_kea_takes_the_file_of_every_release() {
 }
 
 #[test]
-fn the_real_kea_serves_the_file() {
+fn the_real_kea_offers_what_is_reserved() {
+    if !crate::present(crate::kea::installed(), "Kea (kea-dhcp4-server, kea-ctrl-agent)") {
+        return;
+    }
+    let double = OpnsenseDouble::builder()
+        .subnet_with(&[("subnet", "10.0.0.0/24"), ("pools", POOL), ("next_server", "10.0.0.1")])
+        .start();
+    double.add(json!({
+        "ip_address": "10.0.0.5", "hw_address": MAC, "next_server": "10.0.0.2",
+        "option_data": {"tftp_server_name": "10.0.0.2", "boot_file_name": "grub.efi"},
+    }));
+    double.reconfigure();
+    let kea = double.real_kea().unwrap();
+    let network = "10.0.0.0".parse().unwrap();
+    let offer = kea.discover(MAC, network).unwrap().unwrap();
+    assert_eq!(double.address_for(MAC), Address::Reserved(offer.address));
+    assert_eq!(offer.next_server.to_string(), "10.0.0.2");
+    // OPNsense sets option 67 and never the BOOTP field, on which shim relies.
+    assert_eq!((offer.boot_file_name.as_deref(), offer.file.as_str()), (Some("grub.efi"), ""));
+    let other = "52:54:00:00:00:01";
+    let offer = kea.discover(other, network).unwrap().unwrap();
+    assert_eq!(double.address_for(other), Address::Pool(offer.address));
+    assert_eq!((offer.next_server.to_string().as_str(), offer.boot_file_name), ("10.0.0.1", None));
+}
+
+#[test]
+fn the_real_kea_keeps_the_uuids_of_the_api() {
     if !crate::present(crate::kea::installed(), "Kea (kea-dhcp4-server, kea-ctrl-agent)") {
         return;
     }
     let double = with_rows(Release::V26_7_2);
-    let kea = crate::kea::RealKea::start(&kea_conf::portable(&double.kea_file())).unwrap();
-    let live = kea.command("config-get", None).unwrap();
+    let live = double.real_kea().unwrap().command("config-get", None).unwrap();
     let hosts = live["arguments"]["Dhcp4"]["subnet4"][0]["reservations"].as_array().unwrap();
     for stored in double.stored_reservations() {
         let host = hosts.iter().find(|host| host["user-context"]["uuid"] == stored.uuid.as_str()).unwrap();
@@ -782,6 +807,26 @@ fn the_real_kea_serves_the_file() {
             (&host["ip-address"], &host["hw-address"]),
             (&json!(stored.ip_address), &json!(stored.hw_address))
         );
+    }
+}
+
+#[test]
+fn the_stand_in_for_kea_agrees_with_it() {
+    let file = |macs: &[&str]| {
+        let host = |(index, mac)| json!({"hw-address": mac, "ip-address": format!("10.0.0.{index}")});
+        let hosts: Vec<Value> = macs.iter().enumerate().map(host).collect();
+        json!({"Dhcp4": {"subnet4": [{"id": 1, "subnet": "10.0.0.0/24", "reservations": hosts}]}})
+    };
+    for (macs, refused) in [
+        (vec![MAC, "52:54:00:00:00:02"], false),
+        (vec![MAC, "52:54:00:AB:CD:EF"], true),
+        (vec!["5254.00ab.cdef"], true),
+    ] {
+        assert_eq!(kea_conf::refusal(&file(&macs)).is_some(), refused, "{macs:?}");
+        if crate::present(crate::kea::checker_installed(), "kea-dhcp4") {
+            let verdict = crate::kea::check(&file(&macs)).unwrap();
+            assert_eq!(verdict != crate::kea::Verdict::Accepted, refused, "{macs:?}: {verdict:?}");
+        }
     }
 }
 

@@ -6,8 +6,10 @@
 
 mod kea;
 mod opnsense;
+mod proxmox;
 mod tls;
 
 pub use kea::{KeaOptions, kea_failure, kea_table};
 pub use opnsense::{OpnsenseOptions, opnsense_failure, opnsense_table};
+pub use proxmox::{ProxmoxOptions, proxmox_failure, proxmox_table};
 pub use tls::{TlsOptions, http_failure};

@@ -18,6 +18,13 @@ pub struct TlsOptions {
     api_timeout: u64,
 }
 
+/// Whom to believe, and for how long to wait.
+pub(crate) struct Settings {
+    pub(crate) policy: TlsPolicy,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) request_timeout: Duration,
+}
+
 /// The environment variables of one API's options.
 pub(crate) struct Environment {
     pub(crate) validate_certs: &'static str,
@@ -47,18 +54,19 @@ impl TlsOptions {
     /// # Errors
     /// `bad_argument` for a fingerprint that is none, or a time that is none.
     pub fn client(&self, base_url: String, auth: Auth) -> Result<Client, Failure> {
+        let Settings { policy, connect_timeout, request_timeout } = self.settings()?;
+        Client::new(ClientConfig { base_url, tls: policy, auth, connect_timeout, request_timeout })
+            .map_err(http_failure)
+    }
+
+    /// The options as an API client takes them.
+    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         if !(1..=3600).contains(&self.api_timeout) {
             return Err(Failure::bad_argument("api_timeout", "expected 1 to 3600 seconds"));
         }
         let request_timeout = Duration::from_secs(self.api_timeout);
-        Client::new(ClientConfig {
-            base_url,
-            tls: self.policy()?,
-            auth,
-            connect_timeout: LONGEST_CONNECT.min(request_timeout),
-            request_timeout,
-        })
-        .map_err(http_failure)
+        let connect_timeout = LONGEST_CONNECT.min(request_timeout);
+        Ok(Settings { policy: self.policy()?, connect_timeout, request_timeout })
     }
 
     fn policy(&self) -> Result<TlsPolicy, Failure> {

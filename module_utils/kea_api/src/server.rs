@@ -1,5 +1,6 @@
 //! A DHCPv4 server behind a channel: the commands this collection needs.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,11 +45,11 @@ impl Server {
         Self { channel: Channel::Unix(path.into()) }
     }
 
-    /// The HTTP client, when this is not a UNIX socket.
+    /// Requests sent so far, by method; `None` over a UNIX socket.
     #[must_use]
-    pub fn client(&self) -> Option<&Client> {
+    pub fn calls(&self) -> Option<BTreeMap<String, u64>> {
         match &self.channel {
-            Channel::Http(client) => Some(client),
+            Channel::Http(client) => Some(client.calls()),
             Channel::Unix(_) => None,
         }
     }

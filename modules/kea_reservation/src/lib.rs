@@ -1,0 +1,231 @@
+//! `kea_reservation`: one DHCPv4 reservation, on OPNsense or on plain Kea, that really holds.
+
+mod apply;
+mod args;
+mod observe;
+mod plan;
+mod values;
+
+use std::collections::BTreeMap;
+
+use ansible_module::{Arguments, Change, ErrorCode, Failure, Module, Plan, Proof, Run, Spec};
+use api_options::{kea_failure, opnsense_failure};
+use kea_api::Server;
+use opnsense_api::Opnsense;
+use pending_apply::Pending;
+use serde_json::{Map, Value, json};
+
+use crate::args::{Args, Backend, State};
+use crate::observe::Lease;
+pub use crate::observe::{Observed, Reservation};
+pub use crate::plan::{Action, Put};
+use crate::values::Field;
+
+/// The module.
+#[derive(Debug)]
+pub struct KeaReservation {
+    args: Args,
+    server: Reached,
+    pending: Pending,
+    /// Who had the address before the first write.
+    lease: Lease,
+}
+
+#[derive(Debug)]
+enum Reached {
+    Opnsense(Box<Opnsense>),
+    Kea(Server),
+}
+
+impl Module for KeaReservation {
+    type State = Observed;
+    type Action = Action;
+
+    fn spec() -> Spec {
+        args::spec()
+    }
+
+    fn new(arguments: &Arguments, _: &Run) -> Result<Self, Failure> {
+        let args = Args::new(arguments)?;
+        let (server, mark) = match args.backend {
+            Backend::Opnsense => {
+                let mark = format!("opnsense {} kea", args.opnsense.address());
+                (Reached::Opnsense(Box::new(args.opnsense.connect()?)), mark)
+            }
+            Backend::Kea => {
+                let mark = format!("kea {}", args.kea.address());
+                (Reached::Kea(args.kea.connect(args.opnsense.tls())?), mark)
+            }
+        };
+        let pending = Pending::of(&mark).map_err(|error| {
+            Failure::new(
+                ErrorCode::INTERNAL,
+                format!("no place to mark a change that is not applied yet: {error}"),
+            )
+        })?;
+        Ok(Self { args, server, pending, lease: Lease::NotChecked })
+    }
+
+    fn subject(&self) -> String {
+        match self.args.wanted.text(Field::Hostname) {
+            "" => format!("reservation of {}", self.args.mac),
+            hostname => format!("reservation of {} ({hostname})", self.args.mac),
+        }
+    }
+
+    fn lock(&self) -> Option<String> {
+        Some(match self.args.backend {
+            Backend::Opnsense => format!("opnsense {}", self.args.opnsense.address()),
+            Backend::Kea => format!("kea {}", self.args.kea.address()),
+        })
+    }
+
+    fn observe(&mut self, run: &Run) -> Result<Observed, Failure> {
+        let pending = self.pending.is_set();
+        let observed = match &self.server {
+            Reached::Opnsense(firewall) => {
+                observe::opnsense::observe(firewall, &self.args, pending, &run.deadline)
+            }
+            Reached::Kea(server) => observe::kea::observe(server, &self.args, pending, &run.deadline),
+        }?;
+        if self.lease == Lease::NotChecked {
+            self.lease = observed.lease.clone();
+        }
+        Ok(observed)
+    }
+
+    fn plan(&self, observed: &Observed) -> Result<Plan<Action>, Failure> {
+        plan::plan(&self.args, observed)
+    }
+
+    fn apply(&mut self, action: &Action, observed: &Observed, run: &Run) -> Result<(), Failure> {
+        let deadline = &run.deadline;
+        let mac = self.args.mac;
+        match (action, &self.server) {
+            (Action::Store { remove, put }, Reached::Opnsense(firewall)) => {
+                apply::opnsense::store(firewall, &self.pending, remove, put.as_ref(), mac, deadline)
+            }
+            (Action::Store { remove, put }, Reached::Kea(server)) => {
+                let before = observed
+                    .config
+                    .as_ref()
+                    .ok_or_else(|| Failure::new(ErrorCode::INTERNAL, "Kea's configuration was not read"))?;
+                apply::kea::store(server, &self.pending, before, remove, put.as_ref(), mac, deadline)
+            }
+            (Action::Apply, Reached::Opnsense(firewall)) => {
+                apply::opnsense::reconfigure(firewall, &self.pending, deadline)
+            }
+            (Action::Apply, Reached::Kea(server)) => apply::kea::persist(server, &self.pending, deadline),
+            (Action::ClearLease(ip), Reached::Opnsense(firewall)) => {
+                firewall.del_lease(*ip, deadline).map_err(opnsense_failure)
+            }
+            (Action::ClearLease(ip), Reached::Kea(server)) => {
+                server.lease4_del(*ip, deadline).map_err(kea_failure)
+            }
+        }
+    }
+
+    fn proof(&self, change: &Change, observed: &Observed) -> Proof {
+        let proof = proof(&self.args, change, observed);
+        let is_stored = change.field.starts_with(plan::RESERVATION);
+        match proof {
+            Proof::Held if is_stored && self.args.stores_only() => {
+                Proof::Pending("stored; homelab.anvil.opnsense_reconfigure puts it in effect".to_owned())
+            }
+            proof => proof,
+        }
+    }
+
+    fn report(&self, observed: &Observed, planned: Option<&Plan<Action>>) -> Map<String, Value> {
+        let file = match self.args.backend {
+            Backend::Opnsense => "option 67",
+            Backend::Kea => "BOOTP file field",
+        };
+        let would_pend = planned.is_some_and(|plan| !plan.is_empty()) && self.args.stores_only();
+        let result = json!({
+            "reservation": self.reservation(observed, planned.is_some()),
+            "boot_file_sent_as": file,
+            "lease": self.lease.word(),
+            "pending_apply": would_pend || observed.pending && self.args.backend == Backend::Opnsense,
+        });
+        result.as_object().cloned().unwrap_or_default()
+    }
+
+    fn api_calls(&self) -> Option<BTreeMap<String, u64>> {
+        match &self.server {
+            Reached::Opnsense(firewall) => Some(firewall.calls()),
+            Reached::Kea(server) => server.calls(),
+        }
+    }
+}
+
+impl KeaReservation {
+    fn reservation(&self, observed: &Observed, planned: bool) -> Value {
+        if planned && self.args.state == State::Absent {
+            return Value::Null;
+        }
+        let own = observed.own(&self.args).first().copied().cloned();
+        let Some(mut one) = own.or_else(|| planned.then(Reservation::default)) else {
+            return Value::Null;
+        };
+        if planned {
+            one.values = one.values.overlaid(&self.args.wanted);
+            if let Some(owner) = &self.args.owner {
+                one.values.set(Field::Owner, owner.clone());
+            }
+            if let Some(subnet) = observed.subnet(&self.args) {
+                one.subnet = subnet.key.clone();
+            }
+        }
+        let mut object = one.values.to_object();
+        object.insert("subnet".to_owned(), observed.cidr_of(&one.subnet).into());
+        object.insert("subnet_key".to_owned(), one.subnet.into());
+        object.insert("uuid".to_owned(), if one.uuid.is_empty() { Value::Null } else { one.uuid.into() });
+        Value::Object(object)
+    }
+}
+
+fn proof(args: &Args, change: &Change, observed: &Observed) -> Proof {
+    let own = observed.own(args);
+    match change.field.as_str() {
+        plan::SERVICE => {
+            let found = observed.service.clone().unwrap_or_else(|| "unknown".to_owned());
+            Proof::equal(&change.after, found)
+        }
+        plan::CONFIG_FILE => {
+            Proof::equal(&change.after, if observed.pending { "not written" } else { "written" })
+        }
+        plan::LEASE => match &observed.lease {
+            Lease::Other(holder) => Proof::Mismatch { found: holder.as_str().into() },
+            _ => Proof::Held,
+        },
+        removed if removed.ends_with(']') => gone(change, observed),
+        field => {
+            let field = field.rsplit('.').next().and_then(Field::by_name);
+            match (own.first(), field) {
+                (Some(own), Some(field)) => {
+                    let found = own.values.text(field);
+                    if change.after.as_str().is_some_and(|asked| field.same(asked, found)) {
+                        Proof::Held
+                    } else {
+                        Proof::Mismatch { found: found.into() }
+                    }
+                }
+                _ => Proof::Mismatch { found: Value::Null },
+            }
+        }
+    }
+}
+
+/// A removed reservation is gone when no other has its identifier and address.
+fn gone(change: &Change, observed: &Observed) -> Proof {
+    let is_it = |one: &&Reservation| {
+        change.before["hw_address"] == one.identifier
+            && change.before["ip_address"] == one.values.text(Field::IpAddress)
+            && change.before["subnet"] == observed.cidr_of(&one.subnet)
+    };
+    match observed.reservations.iter().find(is_it) {
+        None => Proof::Held,
+        Some(one) => Proof::Mismatch { found: one.values.text(Field::IpAddress).into() },
+    }
+}

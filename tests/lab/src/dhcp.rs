@@ -62,6 +62,12 @@ impl Client {
         Ok(Self { socket, server })
     }
 
+    /// Where the server is asked.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        self.server
+    }
+
     /// The port that answers have to come to.
     ///
     /// # Errors

@@ -10,7 +10,7 @@
 //!   servers run side by side.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -71,8 +71,8 @@ pub struct RealKea {
     server: Option<Child>,
     agent: Option<Child>,
     port: u16,
-    dhcp_port: u16,
-    client: Client,
+    /// For a server on loopback; one with interfaces of its own keeps DHCP's ports.
+    client: Option<Client>,
 }
 
 /// The user and the password a control agent asks for.
@@ -85,7 +85,7 @@ pub struct BasicAuth<'a> {
 impl RealKea {
     /// Starts both programs with `config` (`{"Dhcp4": {…}}`) and an agent without authentication; returns when the
     /// agent answers. `control-socket`, `lease-database` and `loggers` of `config` are replaced: they name files of
-    /// the machine. `interfaces-config` is kept if it is there.
+    /// the machine. `interfaces-config` is kept if it is there, and the server then uses the standard ports.
     ///
     /// # Errors
     /// Kea is not installed, refuses the configuration, or does not answer in time; with Kea's own log.
@@ -110,9 +110,8 @@ impl RealKea {
         home.write("kea-dhcp4.conf", &localised(config, home.path())?)?;
         let port = free_port()?;
         home.write("kea-ctrl-agent.conf", &agent_config(home.path(), port, auth))?;
-        let dhcp_port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let client = Client::new(SocketAddr::from((Ipv4Addr::LOCALHOST, dhcp_port)))?;
-        let mut kea = Self { home, server: None, agent: None, port, dhcp_port, client };
+        let client = config["Dhcp4"].get("interfaces-config").is_none().then(loopback_client).transpose()?;
+        let mut kea = Self { home, server: None, agent: None, port, client };
         kea.start_server()?;
         kea.agent = Some(kea.home.spawn(AGENT, "kea-ctrl-agent", &[])?);
         kea.wait_for_agent()?;
@@ -167,7 +166,7 @@ impl RealKea {
     /// # Errors
     /// `mac` is not six bytes with colons, or the answer is no DHCP.
     pub fn discover(&self, mac: &str, subnet: Ipv4Addr) -> Result<Option<Answer>> {
-        self.client.discover(mac_bytes(mac)?, subnet)
+        self.client()?.discover(mac_bytes(mac)?, subnet)
     }
 
     /// The same with a DHCPREQUEST for what is offered, which makes it a lease.
@@ -175,7 +174,7 @@ impl RealKea {
     /// # Errors
     /// As for [`RealKea::discover`].
     pub fn lease(&self, mac: &str, subnet: Ipv4Addr) -> Result<Option<Answer>> {
-        self.client.lease(mac_bytes(mac)?, subnet)
+        self.client()?.lease(mac_bytes(mac)?, subnet)
     }
 
     /// Stops the server, leaving the agent: it then answers that it cannot reach the server.
@@ -201,9 +200,19 @@ impl RealKea {
         ["kea-dhcp4", "kea-ctrl-agent"].map(|name| self.home.log(name)).concat()
     }
 
+    fn client(&self) -> Result<&Client> {
+        self.client
+            .as_ref()
+            .context("expected a configuration without interfaces-config: this server is not on loopback")
+    }
+
     fn start_server(&mut self) -> Result<()> {
-        let ports = [format!("-p{}", self.dhcp_port), format!("-P{}", self.client.port()?)];
-        self.server = Some(self.home.spawn(DHCP4, "kea-dhcp4", &ports)?);
+        let ports = |client: &Client| {
+            anyhow::Ok([format!("-p{}", client.server().port()), format!("-P{}", client.port()?)])
+        };
+        let ports = self.client.as_ref().map(ports).transpose()?;
+        self.server =
+            Some(self.home.spawn(DHCP4, "kea-dhcp4", ports.as_ref().map_or(&[], <[String; 2]>::as_slice))?);
         let socket = self.socket();
         self.wait(|kea| {
             still_running(&mut kea.server)?;
@@ -343,6 +352,12 @@ fn mac_bytes(text: &str) -> Result<[u8; 6]> {
     let bytes: Option<Vec<u8>> = text.split(':').map(|pair| u8::from_str_radix(pair, 16).ok()).collect();
     let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
     bytes.with_context(|| format!("expected a MAC address as six bytes with colons, found {text:?}"))
+}
+
+/// A client of a port that is free now and that the server is about to take.
+fn loopback_client() -> Result<Client> {
+    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    Client::new(free)
 }
 
 fn free_port() -> Result<u16> {

@@ -4,6 +4,7 @@ pub mod dhcp;
 pub mod guests;
 pub mod http;
 pub mod kea;
+pub mod netns;
 pub mod opnsense;
 pub mod proxy;
 pub mod pve;

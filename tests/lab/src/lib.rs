@@ -3,9 +3,13 @@
 pub mod dhcp;
 pub mod guests;
 pub mod http;
+pub mod interrupt;
 pub mod kea;
+pub mod lab;
 pub mod netns;
 pub mod opnsense;
+pub mod play;
+pub mod program;
 pub mod proxy;
 pub mod pve;
 pub mod tls;

@@ -1,5 +1,7 @@
 //! The client against real OpenSSH servers on loopback.
 
+#![allow(clippy::unwrap_used, reason = "a test has nobody to report to")]
+
 mod sshd;
 
 use std::io::Write;

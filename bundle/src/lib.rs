@@ -8,5 +8,9 @@ pub mod generate;
 /// The bundle's table, in alphabetical order.
 #[must_use]
 pub fn modules() -> Vec<Entry> {
-    vec![Entry::of::<anvil_ping::AnvilPing>()]
+    vec![
+        Entry::of::<anvil_ping::AnvilPing>(),
+        dhcp_probe::entry(),
+        Entry::of::<kea_reservation::KeaReservation>(),
+    ]
 }

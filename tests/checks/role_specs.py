@@ -15,6 +15,11 @@ def load(path: Path) -> dict:
     return yaml.safe_load(path.read_text()) or {} if path.is_file() else {}
 
 
+def computed(value: object, option: dict) -> bool:
+    """A template that gives something else than text: in argument_specs the documentation tools refuse it as the wrong type."""
+    return isinstance(value, str) and "{{" in value and option.get("type", "str") not in ("str", "path", "raw")
+
+
 def complaints(role: Path) -> list[str]:
     found = []
     for needed in ("README.md", "meta/argument_specs.yml", "tasks/main.yml"):
@@ -41,6 +46,9 @@ def complaints(role: Path) -> list[str]:
             found.append(f"defaults/main.yml: {name} does not begin with {role.name}_")
         elif name not in options:
             found.append(f"defaults/main.yml: {name} is not in argument_specs")
+        elif computed(value, options[name]):
+            if "default" in options[name]:
+                found.append(f"argument_specs: {name} is computed in defaults/main.yml: leave its default out here")
         elif options[name].get("default") != value:
             found.append(f"{name} is {value!r} in defaults/main.yml, {options[name].get('default')!r} in argument_specs")
     return [f"roles/{role.name}: {complaint}" for complaint in found]

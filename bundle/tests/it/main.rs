@@ -1,4 +1,6 @@
-//! What the collection says about itself, asked through Ansible.
+//! What the collection says about itself, and what it says through Ansible.
 
 #[cfg(test)]
 mod checkout;
+#[cfg(test)]
+mod collection;

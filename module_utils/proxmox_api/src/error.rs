@@ -16,9 +16,9 @@ pub enum ApiError {
     /// The server answered with an error.
     Refused(Refusal),
     /// A task ended with something else than `OK` or `WARNINGS: N`.
-    TaskFailed { upid: Upid, exitstatus: String, log_tail: Vec<String> },
+    TaskFailed { upid: Box<Upid>, exitstatus: String, log_tail: Vec<String> },
     /// The deadline came before a task ended; the task goes on.
-    StillRunning { upid: Upid, last_line: Option<String>, why: Expired },
+    StillRunning { upid: Box<Upid>, last_line: Option<String>, why: Expired },
     /// The deadline came during another wait, which `waiting_for` names.
     Expired { waiting_for: String, why: Expired },
     /// The answer does not have the shape that the API documents.

@@ -123,7 +123,7 @@ impl Proxmox {
             Ok(exitstatus) => {
                 let mut log_tail = self.log_tail(upid, deadline).unwrap_or_default();
                 log_tail.drain(..log_tail.len().saturating_sub(LOG_TAIL));
-                Err(ApiError::TaskFailed { upid: upid.clone(), exitstatus, log_tail })
+                Err(ApiError::TaskFailed { upid: Box::new(upid.clone()), exitstatus, log_tail })
             }
             Err(error) => Err(self.still_running(upid, error)),
         }
@@ -144,7 +144,7 @@ impl Proxmox {
             }
             Expired::Interrupted => None,
         };
-        ApiError::StillRunning { upid: upid.clone(), last_line, why }
+        ApiError::StillRunning { upid: Box::new(upid.clone()), last_line, why }
     }
 
     /// The last lines of a task's log.

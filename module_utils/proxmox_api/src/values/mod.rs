@@ -35,7 +35,7 @@ pub struct ValueError {
 }
 
 impl ValueError {
-    pub(crate) fn new(what: &'static str, text: impl Into<String>, why: impl Into<String>) -> Self {
+    pub fn new(what: &'static str, text: impl Into<String>, why: impl Into<String>) -> Self {
         Self { what, text: text.into(), why: why.into() }
     }
 }

@@ -1,0 +1,663 @@
+//! The option table, and the checked arguments made from it.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use ansible_module::{Arguments, Failure, Kind, Opt, Rule, Spec, Table};
+use api_options::{ProxmoxOptions, proxmox_table};
+use net_types::{DomainName, MacAddress, Vmid};
+use proxmox_api::values::{Agent, Ip4, Ip6, NetDevice, Size, Slot, Startup, Tags, Trunks};
+use secrecy::SecretString;
+use serde::{Deserialize, Deserializer};
+
+/// What power state and existence the task asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Goal {
+    Present,
+    Started,
+    Stopped,
+    Absent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum UpdatePassword {
+    OnCreate,
+    Always,
+}
+
+/// How the task names the template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Template {
+    Name(String),
+    Vmid(Vmid),
+    Prefix(String),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Args {
+    #[serde(flatten)]
+    pub(crate) connection: ProxmoxOptions,
+    pub(crate) vmid: Vmid,
+    pub(crate) name: DomainName,
+    pub(crate) node: Option<String>,
+    pub(crate) pool: Option<String>,
+    pub(crate) description: Option<String>,
+    #[serde(default, deserialize_with = "tags")]
+    pub(crate) tags: Option<Tags>,
+    template: Option<String>,
+    template_vmid: Option<Vmid>,
+    template_prefix: Option<String>,
+    pub(crate) full: bool,
+    pub(crate) storage: Option<String>,
+    pub(crate) format: Option<String>,
+    pub(crate) bwlimit: Option<u32>,
+    pub(crate) cores: Option<u32>,
+    pub(crate) sockets: Option<u32>,
+    pub(crate) cpu: Option<String>,
+    pub(crate) memory: Option<u64>,
+    pub(crate) balloon: Option<u64>,
+    #[serde(default, deserialize_with = "text")]
+    pub(crate) agent: Option<Agent>,
+    pub(crate) scsihw: Option<String>,
+    pub(crate) onboot: Option<bool>,
+    #[serde(default, deserialize_with = "text")]
+    pub(crate) startup: Option<Startup>,
+    pub(crate) protection: Option<bool>,
+    #[serde(default)]
+    pub(crate) net: Vec<Net>,
+    #[serde(default)]
+    pub(crate) disks: Vec<Disk>,
+    pub(crate) os_disk: Option<OsDisk>,
+    pub(crate) cloud_init: Option<CloudInit>,
+    pub(crate) boot_order: Option<Vec<String>>,
+    pub(crate) state: Goal,
+    pub(crate) force_stop: bool,
+    pub(crate) destroy_data_disks: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Net {
+    pub(crate) slot: String,
+    pub(crate) model: Option<String>,
+    pub(crate) mac: Option<MacAddress>,
+    pub(crate) bridge: Option<String>,
+    pub(crate) vlan: Option<u16>,
+    #[serde(default, deserialize_with = "text")]
+    pub(crate) trunks: Option<Trunks>,
+    pub(crate) firewall: Option<bool>,
+    pub(crate) mtu: Option<u32>,
+    pub(crate) rate: Option<f64>,
+    pub(crate) queues: Option<u32>,
+    pub(crate) link_down: Option<bool>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Disk {
+    #[serde(deserialize_with = "required_text")]
+    pub(crate) slot: Slot,
+    pub(crate) storage: String,
+    #[serde(deserialize_with = "size")]
+    pub(crate) size: Size,
+    pub(crate) serial: Option<String>,
+    pub(crate) discard: Option<bool>,
+    pub(crate) iothread: Option<bool>,
+    pub(crate) ssd: Option<bool>,
+    pub(crate) backup: Option<bool>,
+    pub(crate) cache: Option<String>,
+    pub(crate) aio: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct OsDisk {
+    #[serde(default, deserialize_with = "text")]
+    pub(crate) slot: Option<Slot>,
+    #[serde(deserialize_with = "size")]
+    pub(crate) size: Size,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct CloudInit {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<SecretString>,
+    pub(crate) update_password: UpdatePassword,
+    pub(crate) ssh_keys: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) ip_config: Vec<GuestAddress>,
+    pub(crate) nameserver: Option<Vec<String>>,
+    pub(crate) searchdomain: Option<Vec<String>>,
+    pub(crate) upgrade: Option<bool>,
+    pub(crate) custom: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct GuestAddress {
+    pub(crate) slot: String,
+    #[serde(default, deserialize_with = "text")]
+    pub(crate) ip: Option<Ip4>,
+    pub(crate) gateway: Option<std::net::Ipv4Addr>,
+    #[serde(default, deserialize_with = "text")]
+    pub(crate) ip6: Option<Ip6>,
+    pub(crate) gateway6: Option<std::net::Ipv6Addr>,
+}
+
+fn required_text<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn text<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
+    required_text(deserializer).map(Some)
+}
+
+fn tags<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Tags>, D::Error> {
+    Vec::<String>::deserialize(deserializer)?.join(";").parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+/// A bare number is GiB; otherwise `64G`, `1T`.
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let size = match text.parse::<u64>() {
+        Ok(gib) => Size::from_gib(gib),
+        Err(_) => Some(text.parse().map_err(serde::de::Error::custom)?),
+    };
+    size.filter(|size| size.whole_gib().is_some_and(|gib| gib > 0)).ok_or_else(|| {
+        serde::de::Error::custom(format!("expected a whole number of GiB (32 or 32G), found {text:?}"))
+    })
+}
+
+impl Args {
+    pub(crate) fn parse(arguments: &Arguments) -> Result<Self, Failure> {
+        let args: Self = arguments.parse()?;
+        args.check_clone()?;
+        args.check_hardware()?;
+        args.check_net()?;
+        args.check_disks()?;
+        args.check_cloud_init()?;
+        Ok(args)
+    }
+
+    /// The template the task names; the option table lets through only one of the three.
+    pub(crate) fn template(&self) -> Option<Template> {
+        let by_name = self.template.clone().map(Template::Name);
+        let by_prefix = self.template_prefix.clone().map(Template::Prefix);
+        by_name.or(self.template_vmid.map(Template::Vmid)).or(by_prefix)
+    }
+
+    fn check_clone(&self) -> Result<(), Failure> {
+        if self.template_vmid == Some(self.vmid) {
+            return Err(Failure::bad_argument("vmid", "the new VM cannot have the VMID of its template"));
+        }
+        for (option, given) in [("storage", &self.storage), ("format", &self.format)] {
+            if given.is_some() && !self.full {
+                let why = "a linked clone stays on the template's storage, in its format; needs `full: true`";
+                return Err(Failure::bad_argument(option, why));
+            }
+        }
+        for (option, text) in [("template", &self.template), ("template_prefix", &self.template_prefix)] {
+            if text.as_ref().is_some_and(|text| text.trim().is_empty()) {
+                return Err(Failure::bad_argument(option, "expected text, found nothing"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_hardware(&self) -> Result<(), Failure> {
+        let limits = [
+            ("cores", self.cores.map(u64::from), 1, 1024),
+            ("sockets", self.sockets.map(u64::from), 1, 128),
+            ("memory", self.memory, 16, 4_178_944),
+            ("balloon", self.balloon, 0, 4_178_944),
+        ];
+        for (option, value, least, most) in limits {
+            within(option, value, least, most)?;
+        }
+        match (self.balloon, self.memory) {
+            (Some(balloon), Some(memory)) if balloon > memory => Err(Failure::bad_argument(
+                "balloon",
+                format!("{balloon} MiB is more than memory ({memory} MiB)"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_net(&self) -> Result<(), Failure> {
+        let mut seen = BTreeSet::new();
+        for (index, net) in self.net.iter().enumerate() {
+            let at = |option: &str| format!("net[{index}].{option}");
+            check_numbered(&at("slot"), &net.slot, "net", 31)?;
+            refuse_twice(&mut seen, &at("slot"), &net.slot)?;
+            if net.mac.is_some_and(MacAddress::is_multicast) {
+                return Err(Failure::bad_argument(at("mac"), "a multicast address cannot be a card's own"));
+            }
+            within(&at("vlan"), net.vlan.map(u64::from), 0, 4094)?;
+            within(&at("mtu"), net.mtu.map(u64::from), 1, 65520)?;
+            within(&at("queues"), net.queues.map(u64::from), 0, 64)?;
+        }
+        Ok(())
+    }
+
+    fn check_disks(&self) -> Result<(), Failure> {
+        let mut slots = BTreeSet::new();
+        let mut serials = BTreeSet::new();
+        for (index, disk) in self.disks.iter().enumerate() {
+            let at = |option: &str| format!("disks[{index}].{option}");
+            if !disk.slot.holds_a_disk() {
+                return Err(Failure::bad_argument(
+                    at("slot"),
+                    "expected a slot for a data disk, such as scsi1",
+                ));
+            }
+            refuse_twice(&mut slots, &at("slot"), &disk.slot.to_string())?;
+            if let Some(serial) = &disk.serial {
+                check_serial(&at("serial"), serial)?;
+                refuse_twice(&mut serials, &at("serial"), serial)?;
+            }
+            let bus = disk.slot.bus();
+            if disk.iothread == Some(true) && !matches!(bus, "scsi" | "virtio") {
+                return Err(Failure::bad_argument(at("iothread"), format!("{bus} has no I/O threads")));
+            }
+            if disk.ssd.is_some() && bus == "virtio" {
+                return Err(Failure::bad_argument(at("ssd"), "virtio disks have no such property; use scsi"));
+            }
+            if self.os_disk.as_ref().and_then(|os| os.slot.as_ref()) == Some(&disk.slot) {
+                return Err(Failure::bad_argument(at("slot"), format!("{} is the OS disk", disk.slot)));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_cloud_init(&self) -> Result<(), Failure> {
+        let Some(cloud_init) = &self.cloud_init else { return Ok(()) };
+        let mut seen = BTreeSet::new();
+        for (index, address) in cloud_init.ip_config.iter().enumerate() {
+            let at = |option: &str| format!("cloud_init.ip_config[{index}].{option}");
+            check_numbered(&at("slot"), &address.slot, "net", 31)?;
+            refuse_twice(&mut seen, &at("slot"), &address.slot)?;
+            if address.ip == Some(Ip4::Dhcp) && address.gateway.is_some() {
+                return Err(Failure::bad_argument(at("gateway"), "DHCP brings its own gateway"));
+            }
+        }
+        for (index, key) in cloud_init.ssh_keys.iter().flatten().enumerate() {
+            let kind = key.trim().split(' ').next().unwrap_or_default();
+            if !["ssh-", "ecdsa-", "sk-"].iter().any(|start| kind.starts_with(start)) {
+                let why = "expected the text of a public key, like `ssh-ed25519 AAAA... name`";
+                return Err(Failure::bad_argument(format!("cloud_init.ssh_keys[{index}]"), why));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn within(option: &str, value: Option<u64>, least: u64, most: u64) -> Result<(), Failure> {
+    match value {
+        Some(value) if !(least..=most).contains(&value) => {
+            Err(Failure::bad_argument(option, format!("expected {least} to {most}, found {value}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `net0` and its like.
+fn check_numbered(option: &str, text: &str, prefix: &str, most: u32) -> Result<(), Failure> {
+    let number = text.strip_prefix(prefix).and_then(|digits| {
+        digits.parse::<u32>().ok().filter(|number| *number <= most && number.to_string() == digits)
+    });
+    match number {
+        Some(_) => Ok(()),
+        None => Err(Failure::bad_argument(
+            option,
+            format!("expected {prefix}0 to {prefix}{most}, found `{text}`"),
+        )),
+    }
+}
+
+fn refuse_twice(seen: &mut BTreeSet<String>, option: &str, value: &str) -> Result<(), Failure> {
+    if seen.insert(value.to_owned()) {
+        return Ok(());
+    }
+    Err(Failure::bad_argument(option, format!("`{value}` is given twice")))
+}
+
+/// What /dev/disk/by-id shows without changing it; Proxmox VE takes at most 20 bytes.
+fn check_serial(option: &str, serial: &str) -> Result<(), Failure> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if (1..=20).contains(&serial.len()) && serial.chars().all(plain) {
+        return Ok(());
+    }
+    Err(Failure::bad_argument(option, format!("expected 1 to 20 of A-Z a-z 0-9 - _ . and found `{serial}`")))
+}
+
+pub(crate) fn spec() -> Spec {
+    Spec::new("proxmox_vm_clone", "Clones, configures, verifies and starts a Proxmox VE virtual machine")
+        .describe(
+            "One task takes a template to a running virtual machine that is what was declared: it is cloned, \
+             configured, read back and compared, its OS disk is grown, and only then it is started. The same task \
+             run again reads three times and says unchanged.",
+        )
+        .describe(
+            "The VMID is the identity and the name must agree with it. A VMID that belongs to another name, to a \
+             container or to a template is refused with what was found.",
+        )
+        .describe(
+            "Only what the task names is managed. What the template brought and the task does not name is left alone, \
+             also inside one network device or disk. A MAC address is never lost, a disk is never re-created or \
+             shrunk.",
+        )
+        .describe(
+            "A virtual machine that an interrupted run left half made is taken up and finished by the next run. Until \
+             it is configured, its description says so.",
+        )
+        .note(
+            "A token needs C(VM.Audit), C(VM.Clone) on the template, C(VM.Allocate) on the new VMID or its pool, \
+             C(Datastore.AllocateSpace) on the storages, C(SDN.Use) on the bridges (Proxmox VE 8 and newer), \
+             C(VM.PowerMgmt), and for what the task names C(VM.Config.CPU), C(VM.Config.Memory), \
+             C(VM.Config.Network), C(VM.Config.Disk), C(VM.Config.CDROM), C(VM.Config.Cloudinit), \
+             C(VM.Config.HWType) and C(VM.Config.Options). O(startup) needs C(Sys.Modify) on C(/).",
+        )
+        .note(
+            "O(state=absent) destroys the virtual machine with every volume it owns, data disks included. Nothing \
+             brings them back but a backup.",
+        )
+        .options(proxmox_table(true).with(identity()).with(clone()).with(hardware()).with(rest()))
+        .timeout(900)
+        .examples(EXAMPLES)
+        .returns(RETURNS)
+}
+
+fn identity() -> Table {
+    Table::new(vec![
+        Opt::int("vmid").required().doc("Number of the virtual machine, V(100) to V(999999999)."),
+        Opt::str("name").required().doc("Name of the virtual machine, a DNS name. It must agree with O(vmid)."),
+        Opt::str("node").doc(
+            "Node the virtual machine shall live on; by default the template's. A virtual machine that exists is \
+             not moved: that it lives elsewhere is a warning.",
+        ),
+        Opt::str("pool").doc("Resource pool the new virtual machine is put into. It is used when cloning only."),
+        Opt::str("description").doc("Notes of the virtual machine, in Markdown."),
+        Opt::list("tags", Kind::Str).doc(
+            "Tags of the virtual machine, all of them; an empty list removes them. Order and case do not matter.",
+        ),
+        Opt::str("state")
+            .default("present")
+            .choices(&["present", "started", "stopped", "absent"])
+            .doc("V(present) makes and configures the virtual machine and leaves its power state alone.")
+            .doc("V(started) starts it as well, after everything else was read back and found right.")
+            .doc("V(stopped) shuts it down.")
+            .doc(
+                "V(absent) destroys it with every volume it owns, if O(vmid) and O(name) both match and it is not \
+                 protected.",
+            ),
+        Opt::bool("force_stop").default(false).aliases(&["stop"]).doc(
+            "Allows to cut the power: with O(state=stopped) when the guest does not shut down, with O(state=absent) \
+             when it runs. Without it, a running virtual machine is not destroyed.",
+        ),
+        Opt::bool("destroy_data_disks").default(false).doc(
+            "Allows O(state=absent) for a virtual machine that has more disks than the one it boots from.",
+        ),
+    ])
+}
+
+fn clone() -> Table {
+    Table::new(vec![
+        Opt::str("template").doc(
+            "Name of the template. When several nodes have one of that name, the one on O(node) is taken. One of \
+             O(template), O(template_vmid) and O(template_prefix) is needed while the virtual machine does not exist.",
+        ),
+        Opt::int("template_vmid").doc("VMID of the template."),
+        Opt::str("template_prefix").doc(
+            "Beginning of the template's name; of all templates that go on with a digit behind it, the newest is \
+             taken, in natural order: V(fedora-server-) takes C(fedora-server-42) before C(fedora-server-9), and never \
+             C(fedora-server-rawhide). Two equally new ones are refused.",
+        ),
+        Opt::bool("full").default(true).doc("Whether all disks are copied. V(false) makes a linked clone."),
+        Opt::str("storage")
+            .doc("Storage of the copied disks; by default that of the template's. It needs O(full=true)."),
+        Opt::str("format")
+            .choices(&["raw", "qcow2", "vmdk"])
+            .doc("File format of the copied disks, on a storage of files. It needs O(full=true)."),
+        Opt::int("bwlimit").doc("Limit of the copy in KiB per second."),
+    ])
+    .rule(Rule::MutuallyExclusive(vec!["template", "template_vmid", "template_prefix"]))
+}
+
+fn hardware() -> Table {
+    Table::new(vec![
+        Opt::int("cores").doc("CPU cores per socket."),
+        Opt::int("sockets").doc("CPU sockets."),
+        Opt::str("cpu").doc("CPU type with its flags, such as V(host) or V(x86-64-v2-AES,flags=+aes)."),
+        Opt::int("memory").doc("Memory in MiB."),
+        Opt::int("balloon").doc("Least memory in MiB that ballooning leaves; V(0) turns ballooning off."),
+        Opt::str("agent").doc("Guest agent: V(1), V(0), or more as in V(enabled=1,fstrim_cloned_disks=1)."),
+        Opt::str("scsihw")
+            .choices(&["lsi", "lsi53c810", "virtio-scsi-pci", "virtio-scsi-single", "megasas", "pvscsi"])
+            .doc("Model of the SCSI controller."),
+        Opt::bool("onboot").doc("Whether the virtual machine starts when its node boots."),
+        Opt::str("startup").doc("Order and delays at boot, such as V(order=2,up=30,down=60)."),
+        Opt::bool("protection").doc("Whether the virtual machine and its disks are protected from removal."),
+        Opt::list_of("net", net_options()).doc(
+            "Network devices. Only those named are managed; of one named, only the options given. A device that is \
+             not there yet is added.",
+        ),
+        Opt::list_of("disks", disk_options()).doc(
+            "Data disks. One is created when its slot is empty, once; it is never re-created, resized or moved. A \
+             disk in the slot that is smaller than declared or has another serial is refused.",
+        ),
+        Opt::dict_of("os_disk", os_disk_options()).doc("The disk the virtual machine boots from."),
+        Opt::list("boot_order", Kind::Str).doc("Devices to boot from in order, such as V(scsi0,net0)."),
+    ])
+}
+
+fn net_options() -> Table {
+    Table::new(vec![
+        Opt::str("slot").default("net0").doc("Which device: V(net0) to V(net31)."),
+        Opt::str("model").choices(NetDevice::models()).doc("Model of the card; a new one is V(virtio)."),
+        Opt::str("mac")
+            .quoted("a MAC address")
+            .aliases(&["macaddr"])
+            .doc("MAC address. When it is not given, the one the device has is kept."),
+        Opt::str("bridge").doc("Bridge the device is connected to."),
+        Opt::int("vlan").aliases(&["tag"]).doc("VLAN tag, V(1) to V(4094); V(0) removes the tag."),
+        Opt::str("trunks").doc("VLANs passed through to the guest, such as V(2;10-20)."),
+        Opt::bool("firewall").doc("Whether Proxmox VE's firewall filters the device."),
+        Opt::int("mtu").doc("MTU; V(1) means the bridge's own."),
+        Opt::float("rate").doc("Limit in megabytes per second."),
+        Opt::int("queues").doc("Packet queues."),
+        Opt::bool("link_down").doc("Whether the cable is pulled."),
+    ])
+}
+
+fn disk_options() -> Table {
+    Table::new(vec![
+        Opt::str("slot").required().aliases(&["device"]).doc("Which slot, such as V(scsi1)."),
+        Opt::str("storage").required().doc("Storage a new disk is created on."),
+        Opt::str("size").required().doc("Size: a number of GiB, or V(64G), V(1T)."),
+        Opt::str("serial").doc(
+            "Serial number, up to 20 characters. The guest finds the disk by it under C(/dev/disk/by-id).",
+        ),
+        Opt::bool("discard").doc("Whether freed blocks are given back to the storage."),
+        Opt::bool("iothread")
+            .doc("Whether the disk has its own I/O thread; SCSI needs O(scsihw=virtio-scsi-single)."),
+        Opt::bool("ssd").doc("Whether the disk is shown as a solid state drive."),
+        Opt::bool("backup").doc("Whether backups include the disk."),
+        Opt::str("cache")
+            .choices(&["none", "writethrough", "writeback", "unsafe", "directsync"])
+            .doc("Cache mode."),
+        Opt::str("aio")
+            .choices(&["native", "threads", "io_uring"])
+            .doc("How the node does asynchronous I/O."),
+    ])
+}
+
+fn os_disk_options() -> Table {
+    Table::new(vec![
+        Opt::str("slot").aliases(&["device"]).doc("Which slot; by default the first disk of the boot order."),
+        Opt::str("size").required().doc(
+            "Size: a number of GiB, or V(64G), V(1T). The disk is grown before the first start. It is never shrunk: \
+             a disk that is larger is refused.",
+        ),
+    ])
+}
+
+fn rest() -> Table {
+    Table::new(vec![Opt::dict_of("cloud_init", cloud_init_options()).doc(
+        "What cloud-init tells the guest. On a running virtual machine the guest sees a change after it was stopped \
+         and started.",
+    )])
+}
+
+fn cloud_init_options() -> Table {
+    Table::new(vec![
+        Opt::str("user").doc("Name of the guest's user."),
+        Opt::str("password").no_log().doc("Password of the guest's user."),
+        Opt::str("update_password").default("on_create").choices(&["on_create", "always"]).doc(
+            "Proxmox VE shows the password masked, so it cannot be compared. V(on_create) sets it on a new virtual \
+             machine only; V(always) sets it in each run, which is always a change.",
+        ),
+        Opt::list("ssh_keys", Kind::Str).doc("Public keys of the guest's user, all of them."),
+        Opt::list_of(
+            "ip_config",
+            Table::new(vec![
+                Opt::str("slot").default("net0").doc("The network device meant."),
+                Opt::str("ip").doc("V(dhcp), or an IPv4 address with its prefix length."),
+                Opt::str("gateway").doc("IPv4 gateway."),
+                Opt::str("ip6").doc("V(dhcp), V(auto), or an IPv6 address with its prefix length."),
+                Opt::str("gateway6").doc("IPv6 gateway."),
+            ]),
+        )
+        .doc("Addresses of the network devices."),
+        Opt::list("nameserver", Kind::Str).doc("Name servers."),
+        Opt::list("searchdomain", Kind::Str).doc("Search domains."),
+        Opt::bool("upgrade").doc("Whether packages are upgraded at the first boot."),
+        Opt::str("custom").doc("Files that replace the generated ones, such as V(user=local:snippets/user.yml)."),
+    ])
+}
+
+const EXAMPLES: &str = r#"
+- name: Take the newest Fedora template to a running server
+  homelab.anvil.proxmox_vm_clone:
+    api_host: pve1.example.net
+    api_user: anvil@pve
+    api_token_id: automation
+    api_token_secret: "{{ vault_proxmox_token }}"
+    ca_path: /etc/anvil/pve-root-ca.pem
+    vmid: 1101
+    name: web01
+    node: pve1
+    template_prefix: fedora-server-
+    cores: 4
+    memory: 8192
+    net:
+      - slot: net0
+        mac: "02:a5:00:00:04:4d"
+        bridge: vmbr0
+        vlan: 20
+    os_disk:
+      size: 40
+    disks:
+      - slot: scsi1
+        storage: local-lvm
+        size: 100
+        serial: web01-data
+    cloud_init:
+      user: admin
+      ssh_keys: ["{{ lookup('file', '~/.ssh/id_ed25519.pub') }}"]
+      ip_config:
+        - ip: dhcp
+    tags: [web, production]
+    state: started
+
+- name: Give it more memory
+  homelab.anvil.proxmox_vm_clone:
+    api_host: pve1.example.net
+    api_user: anvil@pve
+    api_token_id: automation
+    api_token_secret: "{{ vault_proxmox_token }}"
+    vmid: 1101
+    name: web01
+    memory: 16384
+  register: grown
+
+- name: Say when it takes effect
+  ansible.builtin.debug:
+    msg: "stored, in effect after a restart: {{ grown.vm.pending }}"
+  when: grown.vm.restart_needed
+
+- name: Destroy it with its data
+  homelab.anvil.proxmox_vm_clone:
+    api_host: pve1.example.net
+    api_user: anvil@pve
+    api_token_id: automation
+    api_token_secret: "{{ vault_proxmox_token }}"
+    vmid: 1101
+    name: web01
+    state: absent
+    force_stop: true
+    destroy_data_disks: true
+"#;
+
+const RETURNS: &str = r#"
+vm:
+  description: The virtual machine as it was read back; in check mode as it would be; V(null) when it is gone.
+  returned: success
+  type: dict
+  contains:
+    vmid:
+      description: Its number.
+      type: int
+    name:
+      description: Its name.
+      type: str
+    node:
+      description: The node it lives on.
+      type: str
+    status:
+      description: V(running) or V(stopped).
+      type: str
+    mac:
+      description: The MAC address of C(net0), in lower case.
+      type: str
+    net:
+      description: Its network devices by slot, in Proxmox VE's words.
+      type: dict
+    disks:
+      description: Its disks by slot, each with C(storage), C(volume), C(size) and its options.
+      type: dict
+    cores:
+      description: CPU cores per socket.
+      type: int
+    memory:
+      description: Memory in MiB.
+      type: int
+    tags:
+      description: Its tags, sorted.
+      type: list
+      elements: str
+    pending:
+      description: The settings that are stored and not in effect before a restart.
+      type: list
+      elements: str
+    restart_needed:
+      description: Whether there are such settings.
+      type: bool
+  sample:
+    vmid: 1101
+    name: web01
+    node: pve1
+    status: running
+    mac: "02:a5:00:00:04:4d"
+template:
+  description: The template that was cloned, or would be.
+  returned: when the virtual machine did not exist
+  type: dict
+  sample: {"vmid": 8042, "name": "fedora-server-42", "node": "pve1"}
+"#;

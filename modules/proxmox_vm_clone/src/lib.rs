@@ -1,0 +1,159 @@
+//! `proxmox_vm_clone`: from a template to a running virtual machine that is what was declared.
+//!
+//! Clone, then settings, then the OS disk, then start, each behind a gate: what was written is read back
+//! before the next is sent. A clone carries a mark in its description until it is configured, so a run
+//! that was cut off at any point is finished by the next one.
+
+mod apply;
+mod args;
+mod fields;
+mod observe;
+mod plan;
+mod templates;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use ansible_module::{Arguments, Change, Failure, Module, Plan, Proof, Run, Spec};
+use proxmox_api::{Proxmox, VmConfig};
+use serde_json::{Map, Value, json};
+
+use crate::args::{Args, Goal};
+use crate::observe::{Known, State};
+use crate::plan::Action;
+
+/// The module.
+#[derive(Debug)]
+pub struct ProxmoxVmClone {
+    args: Args,
+    proxmox: Proxmox,
+    known: Known,
+}
+
+impl Module for ProxmoxVmClone {
+    type State = State;
+    type Action = Action;
+
+    fn spec() -> Spec {
+        args::spec()
+    }
+
+    fn new(arguments: &Arguments, _run: &Run) -> Result<Self, Failure> {
+        let args = Args::parse(arguments)?;
+        let proxmox = args.connection.connect()?;
+        Ok(Self { args, proxmox, known: Known::default() })
+    }
+
+    fn subject(&self) -> String {
+        format!("VM {} ({})", self.args.vmid, self.args.name)
+    }
+
+    fn lock(&self) -> Option<String> {
+        Some(format!("proxmox vm {} at {}", self.args.vmid, self.args.connection.host()))
+    }
+
+    fn observe(&mut self, run: &Run) -> Result<State, Failure> {
+        observe::observe(&self.args, &self.proxmox, &mut self.known, run)
+    }
+
+    fn plan(&self, state: &State) -> Result<Plan<Action>, Failure> {
+        plan::plan(&self.args, state)
+    }
+
+    fn apply(&mut self, action: &Action, state: &State, run: &Run) -> Result<(), Failure> {
+        apply::apply(&self.args, &self.proxmox, &mut self.known, action, state, run)
+    }
+
+    fn proof(&self, change: &Change, state: &State) -> Proof {
+        proof(change, state)
+    }
+
+    fn report(&self, state: &State, planned: Option<&Plan<Action>>) -> Map<String, Value> {
+        report(&self.args, state, planned.is_some())
+    }
+
+    fn api_calls(&self) -> Option<BTreeMap<String, u64>> {
+        Some(self.proxmox.calls())
+    }
+}
+
+fn proof(change: &Change, state: &State) -> Proof {
+    let Some(vm) = &state.vm else {
+        return if change.after.is_null() { Proof::Held } else { Proof::Mismatch { found: Value::Null } };
+    };
+    let stored = &vm.config.stored;
+    match change.field.as_str() {
+        "vm" => {
+            let name = stored.get("name").map_or(Value::Null, Value::from);
+            let alike = change.after["name"].as_str().zip(name.as_str());
+            if alike.is_some_and(|(asked, found)| asked.eq_ignore_ascii_case(found))
+                && change.after["node"] == vm.node
+            {
+                return Proof::Held;
+            }
+            Proof::Mismatch { found: json!({"vmid": change.after["vmid"], "name": name, "node": vm.node}) }
+        }
+        "status" => Proof::equal(&change.after, vm.status.status.as_str()),
+        fields::PASSWORD if stored.get(fields::PASSWORD).is_some() => {
+            Proof::Unreadable("Proxmox VE shows it masked".to_owned())
+        }
+        fields::PASSWORD => Proof::Mismatch { found: Value::Null },
+        field => match fields::read(stored, field) {
+            Ok(found) if found == change.after && fields::is_pending(&vm.config, field) && vm.runs() => {
+                Proof::Pending(format!(
+                    "stored; the running virtual machine keeps {} until it is stopped and started",
+                    fields::read(&vm.config.current, field).unwrap_or_default()
+                ))
+            }
+            Ok(found) => Proof::equal(&change.after, found),
+            Err(error) => Proof::Mismatch { found: json!(error.to_string()) },
+        },
+    }
+}
+
+fn report(args: &Args, state: &State, planned: bool) -> Map<String, Value> {
+    let mut result = Map::new();
+    if let Some(source) = &state.source {
+        let guest = &source.guest;
+        let template = json!({"vmid": guest.vmid.get(), "name": guest.name, "node": guest.node});
+        result.insert("template".into(), template);
+    }
+    result.insert("vm".into(), vm_object(args, state, planned).unwrap_or_default());
+    result
+}
+
+fn vm_object(args: &Args, state: &State, planned: bool) -> Option<Value> {
+    if planned && args.state == Goal::Absent {
+        return None;
+    }
+    let found = state.vm.as_ref();
+    let base = match (found, &state.source) {
+        (Some(vm), _) => vm.config.stored.clone(),
+        (None, Some(source)) if planned => source.clone_config(args).ok()?,
+        _ => return None,
+    };
+    let config: VmConfig = if planned { fields::predicted(args, &base).ok()? } else { base };
+    let now = found.map_or("stopped", |vm| vm.status.status.as_str());
+    let status = match args.state {
+        Goal::Started if planned => "running",
+        Goal::Stopped if planned => "stopped",
+        _ => now,
+    };
+    let source_node = state.source.as_ref().map(|source| source.guest.node.as_str());
+    let node = found.map(|vm| vm.node.as_str()).or(args.node.as_deref()).or(source_node);
+    let pending: Vec<&String> =
+        found.filter(|vm| vm.runs()).map(|vm| vm.config.pending.iter().collect()).unwrap_or_default();
+    let mut object = json!({
+        "vmid": args.vmid.get(),
+        "name": config.get("name"),
+        "node": node,
+        "status": status,
+    });
+    let parts = fields::object(&config).ok()?;
+    object.as_object_mut()?.extend(parts.as_object()?.clone());
+    object["restart_needed"] = json!(!pending.is_empty());
+    object["pending"] = json!(pending);
+    Some(object)
+}

@@ -1,0 +1,167 @@
+//! Every read.
+
+use ansible_module::{Failure, Run};
+use api_options::proxmox_failure;
+use proxmox_api::{Guest, GuestKind, PendingConfig, Proxmox, VmConfig, VmStatus};
+
+use crate::args::{Args, Goal};
+use crate::fields::marked;
+use crate::templates;
+
+/// The world as far as this task is concerned.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    pub(crate) vm: Option<Vm>,
+    /// A container that has the VMID.
+    pub(crate) container: Option<Guest>,
+    /// The VMID is taken by a guest that this user may not see.
+    pub(crate) hidden: bool,
+    /// The template to clone; looked for while the VM does not exist.
+    pub(crate) source: Option<Source>,
+    /// Other VMs of this name.
+    pub(crate) namesakes: Vec<Guest>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Vm {
+    pub(crate) node: String,
+    pub(crate) config: PendingConfig,
+    pub(crate) status: VmStatus,
+}
+
+impl Vm {
+    pub(crate) fn runs(&self) -> bool {
+        self.status.status == "running"
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) guest: Guest,
+    pub(crate) config: VmConfig,
+}
+
+impl Source {
+    /// What a clone of it will have before it is configured. MAC addresses are drawn anew
+    /// (qemu-server `PVE/API2/Qemu.pm`, `clone_vm`).
+    pub(crate) fn clone_config(&self, args: &Args) -> Result<VmConfig, Failure> {
+        let mut config: VmConfig = self
+            .config
+            .keys()
+            .filter(|key| !is_left_behind(key))
+            .filter_map(|key| Some((key.to_owned(), self.config.get(key)?.to_owned())))
+            .collect();
+        for (slot, mut device) in self.config.nets().map_err(crate::fields::unreadable)? {
+            device.mac = None;
+            config.set(slot, device.to_string());
+        }
+        config.set("name", args.name.to_string());
+        config.set("description", marked(self.config.get("description")));
+        Ok(config)
+    }
+}
+
+fn is_left_behind(key: &str) -> bool {
+    matches!(key, "template" | "lock" | "parent" | "snapshots" | "digest") || key.starts_with("unused")
+}
+
+/// What need not be asked again in a run.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    looked: bool,
+    /// Where the VM is.
+    pub(crate) node: Option<String>,
+    /// Whether it runs; forgotten when the run changes that.
+    pub(crate) status: Option<VmStatus>,
+    rest: State,
+}
+
+pub(crate) fn observe(
+    args: &Args,
+    proxmox: &Proxmox,
+    known: &mut Known,
+    run: &Run,
+) -> Result<State, Failure> {
+    if !known.looked {
+        look_around(args, proxmox, known, run)?;
+        known.looked = true;
+    }
+    let vm = match &known.node {
+        Some(node) => {
+            let config = proxmox.config(node, args.vmid, &run.deadline).map_err(proxmox_failure)?;
+            match config {
+                Some(config) => {
+                    let status = match &known.status {
+                        Some(status) => status.clone(),
+                        None => proxmox.status(node, args.vmid, &run.deadline).map_err(proxmox_failure)?,
+                    };
+                    known.status = Some(status.clone());
+                    Some(Vm { node: node.clone(), config, status })
+                }
+                None => None,
+            }
+        }
+        None => None,
+    };
+    Ok(State { vm, ..known.rest.clone() })
+}
+
+/// Where the VM is; and, while there is none, whether the VMID is free and what is to be cloned.
+fn look_around(args: &Args, proxmox: &Proxmox, known: &mut Known, run: &Run) -> Result<(), Failure> {
+    let mut guests = proxmox.guests(&run.deadline).map_err(proxmox_failure)?;
+    let holder = |guests: &[Guest]| guests.iter().find(|guest| guest.vmid == args.vmid).cloned();
+    let mut own = holder(&guests);
+    if own
+        .as_ref()
+        .and_then(|guest| guest.lock.as_deref())
+        .is_some_and(|lock| matches!(lock, "clone" | "create"))
+    {
+        proxmox.unlocked(args.vmid, &run.deadline).map_err(proxmox_failure)?;
+        guests = proxmox.guests(&run.deadline).map_err(proxmox_failure)?;
+        own = holder(&guests);
+    }
+    match own {
+        Some(guest) if guest.kind == GuestKind::Container => known.rest.container = Some(guest),
+        Some(guest) => known.node = Some(guest.node),
+        None => {
+            known.rest.hidden = !proxmox.vmid_is_free(args.vmid, &run.deadline).map_err(proxmox_failure)?;
+            if args.state != Goal::Absent && !known.rest.hidden {
+                known.rest.source = find_source(args, proxmox, &guests, run)?;
+            }
+        }
+    }
+    let name = args.name.to_string();
+    known.rest.namesakes = guests
+        .into_iter()
+        .filter(|guest| guest.vmid != args.vmid && guest.kind == GuestKind::Qemu)
+        .filter(|guest| guest.name.as_deref().is_some_and(|other| other.eq_ignore_ascii_case(&name)))
+        .collect();
+    Ok(())
+}
+
+/// The template, by names asked of the nodes themselves: the cluster's list may be behind.
+fn find_source(
+    args: &Args,
+    proxmox: &Proxmox,
+    guests: &[Guest],
+    run: &Run,
+) -> Result<Option<Source>, Failure> {
+    let Some(wanted) = args.template() else { return Ok(None) };
+    let mut nodes: Vec<&str> = guests
+        .iter()
+        .filter(|guest| guest.kind == GuestKind::Qemu && (guest.template || guest.name.is_none()))
+        .map(|guest| guest.node.as_str())
+        .collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let mut candidates = Vec::new();
+    for node in nodes {
+        candidates.extend(proxmox.node_vms(node, &run.deadline).map_err(proxmox_failure)?);
+    }
+    let guest = templates::choose(&candidates, &wanted, args.node.as_deref())?.clone();
+    let config = proxmox.config(&guest.node, guest.vmid, &run.deadline).map_err(proxmox_failure)?;
+    let config = config.ok_or_else(|| {
+        Failure::not_found(format!("template {} vanished while it was read", templates::described(&guest)))
+    })?;
+    Ok(Some(Source { guest, config: config.stored }))
+}

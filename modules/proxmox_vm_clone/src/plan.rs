@@ -1,0 +1,308 @@
+//! Pure: what is refused, and which writes lead from what is to what is asked.
+
+use ansible_module::{Change, Failure, Plan};
+use proxmox_api::VmConfig;
+use proxmox_api::values::{BootOrder, Drive, Size, Slot};
+use serde_json::{Value, json};
+
+use crate::args::{Args, Disk, Goal};
+use crate::fields::{self, changes, predicted, unreadable};
+use crate::observe::{Source, State, Vm};
+use crate::templates::described;
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Clone,
+    Configure,
+    Grow {
+        slot: Slot,
+        size: Size,
+    },
+    Start,
+    /// With leave to cut the power.
+    Stop,
+    Destroy,
+}
+
+pub(crate) fn plan(args: &Args, state: &State) -> Result<Plan<Action>, Failure> {
+    refuse_other_guests(args, state)?;
+    match (&state.vm, args.state) {
+        (None, Goal::Absent) => Ok(Plan::new()),
+        (Some(vm), Goal::Absent) => plan_removal(args, vm),
+        (None, _) => plan_creation(args, state),
+        (Some(vm), _) => plan_update(args, vm),
+    }
+}
+
+/// The VMID must be free, or belong to a VM of this name.
+fn refuse_other_guests(args: &Args, state: &State) -> Result<(), Failure> {
+    let vmid = args.vmid;
+    if let Some(container) = &state.container {
+        return Err(Failure::refused(format!(
+            "VMID {vmid} belongs to a container: {}. Choose another vmid",
+            described(container)
+        ))
+        .with("holder", described(container)));
+    }
+    if state.hidden {
+        return Err(Failure::refused(format!(
+            "VMID {vmid} is taken by a guest that this user may not see. Choose another vmid, or grant the user \
+             VM.Audit on /vms/{vmid}"
+        )));
+    }
+    let Some(vm) = &state.vm else { return Ok(()) };
+    let found = vm.config.stored.get("name");
+    let holder = format!("VMID {vmid} on {}", vm.node);
+    if vm.config.stored.flag("template") {
+        let msg =
+            format!("{holder} is a template ({}); this module never changes one", found.unwrap_or("no name"));
+        return Err(Failure::refused(msg));
+    }
+    match found {
+        Some(name) if name.eq_ignore_ascii_case(args.name.as_str()) => Ok(()),
+        Some(name) => Err(Failure::refused(format!(
+            "{holder} belongs to another virtual machine: expected the name `{}`, found `{name}`",
+            args.name
+        ))
+        .with("expected", args.name.to_string())
+        .with("found", name)),
+        None => Err(Failure::refused(format!(
+            "{holder} is a virtual machine without a name: expected `{}`. What a killed clone left has to be \
+             removed by hand (`qm destroy {vmid}`)",
+            args.name
+        ))),
+    }
+}
+
+fn plan_creation(args: &Args, state: &State) -> Result<Plan<Action>, Failure> {
+    let Some(source) = &state.source else {
+        return Err(Failure::not_found(format!(
+            "there is no VM {} and the task names no template to clone: give template, template_vmid or \
+             template_prefix",
+            args.vmid
+        )));
+    };
+    let mut plan = Plan::new();
+    for other in &state.namesakes {
+        plan.warn(format!("another virtual machine has the same name: {}", described(other)));
+    }
+    let before = source.clone_config(args)?;
+    plan.step(Action::Clone, vec![Change::new("vm", Value::Null, clone_value(args, source))]);
+    plan.gate();
+    shape(args, &before, &mut plan)?;
+    if args.state == Goal::Started {
+        plan.gate();
+        plan.step(Action::Start, vec![Change::new("status", "stopped", "running")]);
+    }
+    Ok(plan)
+}
+
+fn clone_value(args: &Args, source: &Source) -> Value {
+    let guest = &source.guest;
+    json!({
+        "vmid": args.vmid.get(),
+        "name": args.name.to_string(),
+        "node": args.node.as_deref().unwrap_or(&guest.node),
+        "template": described(guest),
+    })
+}
+
+fn plan_update(args: &Args, vm: &Vm) -> Result<Plan<Action>, Failure> {
+    let mut plan = Plan::new();
+    if let Some(node) = args.node.as_ref().filter(|node| **node != vm.node) {
+        plan.warn(format!(
+            "VM {} lives on node {}, not on {node}; this module does not move it",
+            args.vmid, vm.node
+        ));
+    }
+    if args.state == Goal::Stopped && vm.runs() {
+        plan.step(Action::Stop, vec![Change::new("status", "running", "stopped")]);
+        plan.gate();
+    }
+    shape(args, &vm.config.stored, &mut plan)?;
+    let stays_up = vm.runs() && args.state != Goal::Stopped;
+    if stays_up && plan.changes().any(|change| is_cloud_init(&change.field)) {
+        plan.warn(format!(
+            "the cloud-init settings of VM {} were changed while it runs: the guest sees them after it was stopped \
+             and started",
+            args.vmid
+        ));
+    }
+    if args.state == Goal::Started && !vm.runs() {
+        plan.gate();
+        plan.step(Action::Start, vec![Change::new("status", vm.status.status.as_str(), "running")]);
+    }
+    Ok(plan)
+}
+
+fn is_cloud_init(field: &str) -> bool {
+    field.starts_with("ipconfig")
+        || matches!(
+            field,
+            "ciuser" | "cipassword" | "sshkeys" | "nameserver" | "searchdomain" | "ciupgrade" | "cicustom"
+        )
+}
+
+/// Settings, then, behind a gate, the OS disk.
+fn shape(args: &Args, base: &VmConfig, plan: &mut Plan<Action>) -> Result<(), Failure> {
+    check_disks(args, base, plan)?;
+    check_boot_order(args, base)?;
+    let changes = changes(args, base).map_err(unreadable)?;
+    if !changes.is_empty() {
+        plan.step(Action::Configure, changes);
+    }
+    if let Some((slot, from, to)) = growth(args, base)? {
+        plan.gate();
+        let change = Change::new(format!("{slot}.size"), from.to_string(), to.to_string());
+        plan.step(Action::Grow { slot, size: to }, vec![change]);
+    }
+    Ok(())
+}
+
+/// A disk that is there is taken as it is, or refused; never re-created.
+fn check_disks(args: &Args, base: &VmConfig, plan: &mut Plan<Action>) -> Result<(), Failure> {
+    let os_disk = fields::os_disk(args, base).map_err(unreadable)?.map(|(slot, _)| slot);
+    for disk in &args.disks {
+        let Some(there) = base.parsed::<Drive>(&disk.slot.to_string()).map_err(unreadable)? else { continue };
+        check_disk(disk, &there, os_disk.as_ref())?;
+        if there.volume.storage() != Some(disk.storage.as_str()) {
+            plan.warn(format!(
+                "{} is on {}, not on {}; it is not moved",
+                disk.slot, there.volume, disk.storage
+            ));
+        }
+        if there.size().is_some_and(|size| size > disk.size) {
+            plan.warn(format!(
+                "{} is larger than declared: {} instead of {}",
+                disk.slot,
+                shown(&there),
+                disk.size
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_disk(disk: &Disk, there: &Drive, os_disk: Option<&Slot>) -> Result<(), Failure> {
+    let slot = &disk.slot;
+    let refuse = |found: String| {
+        Err(Failure::refused(format!("{slot}: expected a data disk of {} there, found {found}", disk.size))
+            .with("field", slot.to_string())
+            .with("found", there.to_string()))
+    };
+    if there.is_cdrom() {
+        return refuse(format!("a CD-ROM drive ({there})"));
+    }
+    if os_disk == Some(slot) {
+        return refuse("the disk the virtual machine boots from".to_owned());
+    }
+    if there.size().is_some_and(|size| size < disk.size) {
+        return refuse(format!("one of {}; data disks are never resized, grow it by hand", shown(there)));
+    }
+    match (there.options.get("serial"), &disk.serial) {
+        (Some(found), Some(asked)) if found != asked => {
+            refuse(format!("one with the serial `{found}` instead of `{asked}`: it may hold other data"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn shown(drive: &Drive) -> String {
+    drive.size().map_or_else(|| "unknown size".to_owned(), |size| size.to_string())
+}
+
+/// Proxmox VE refuses a boot order with a device that does not exist.
+fn check_boot_order(args: &Args, base: &VmConfig) -> Result<(), Failure> {
+    let Some(devices) = &args.boot_order else { return Ok(()) };
+    let later = predicted(args, base).map_err(unreadable)?;
+    match devices.iter().find(|device| later.get(device).is_none()) {
+        Some(device) => Err(Failure::refused(format!(
+            "boot_order: the virtual machine has no device `{device}`; it has {}",
+            bootable(&later).join(", ")
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn bootable(config: &VmConfig) -> Vec<&str> {
+    let is_net = |key: &str| key.strip_prefix("net").is_some_and(|n| n.parse::<u8>().is_ok());
+    config
+        .keys()
+        .filter(|key| key.parse::<Slot>().is_ok_and(|slot| slot.holds_a_disk()) || is_net(key))
+        .collect()
+}
+
+/// How far the OS disk has to grow: slot, size now, size asked.
+fn growth(args: &Args, base: &VmConfig) -> Result<Option<(Slot, Size, Size)>, Failure> {
+    let Some(asked) = &args.os_disk else { return Ok(None) };
+    let mut booted = base.clone();
+    if let Some(devices) = &args.boot_order {
+        booted.set("boot", BootOrder::Devices(devices.clone()).to_string());
+    }
+    let (slot, size) = match fields::os_disk(args, &booted).map_err(unreadable)? {
+        Some((slot, Some(size))) => (slot, size),
+        Some((slot, None)) => {
+            return Err(Failure::refused(format!(
+                "os_disk: Proxmox VE states no size for {slot}, so it cannot be grown"
+            )));
+        }
+        None => {
+            let why = match &asked.slot {
+                Some(slot) => format!("there is no disk in {slot}"),
+                None => {
+                    "the boot order names no disk, and there is not exactly one; give os_disk.slot".to_owned()
+                }
+            };
+            return Err(Failure::refused(format!("os_disk: {why}. Devices: {}", bootable(base).join(", "))));
+        }
+    };
+    match size.cmp(&asked.size) {
+        std::cmp::Ordering::Less => Ok(Some((slot, size, asked.size))),
+        std::cmp::Ordering::Equal => Ok(None),
+        std::cmp::Ordering::Greater => Err(Failure::refused(format!(
+            "os_disk: {slot} has {size}, the task asks for {}; a disk is never shrunk",
+            asked.size
+        ))
+        .with("field", format!("{slot}.size"))
+        .with("expected", asked.size.to_string())
+        .with("found", size.to_string())),
+    }
+}
+
+fn plan_removal(args: &Args, vm: &Vm) -> Result<Plan<Action>, Failure> {
+    let config = &vm.config.stored;
+    let refuse = |why: String| {
+        Err(Failure::refused(format!("VM {} ({}) is not destroyed: {why}", args.vmid, args.name)))
+    };
+    if config.flag("protection") {
+        return refuse("it is protected; set `protection: false` first".to_owned());
+    }
+    let mut disks = config.drives().map_err(unreadable)?;
+    disks.retain(|slot, drive| slot.holds_a_disk() && !drive.is_cdrom());
+    let os_disk = config.os_disk_slot().map_err(unreadable)?;
+    let data: Vec<String> = disks
+        .iter()
+        .filter(|(slot, _)| Some(*slot) != os_disk.as_ref())
+        .map(|(slot, drive)| format!("{slot} ({drive})"))
+        .collect();
+    if !data.is_empty() && !args.destroy_data_disks {
+        return refuse(format!(
+            "it has disks besides the one it boots from: {}. They would be deleted; say `destroy_data_disks: true`",
+            data.join(", ")
+        ));
+    }
+    if vm.runs() && !args.force_stop {
+        return refuse("it runs; say `force_stop: true`, or stop it first".to_owned());
+    }
+    let mut plan = Plan::new();
+    if vm.runs() {
+        plan.step(Action::Stop, vec![Change::new("status", "running", "stopped")]);
+        plan.gate();
+    }
+    let volumes: Vec<String> = disks.values().map(|drive| drive.volume.to_string()).collect();
+    let before =
+        json!({"vmid": args.vmid.get(), "name": args.name.to_string(), "node": vm.node, "volumes": volumes});
+    plan.step(Action::Destroy, vec![Change::new("vm", before, Value::Null)]);
+    Ok(plan)
+}

@@ -169,3 +169,51 @@ fn option(mut options: &[u8], wanted: u8) -> Option<&[u8]> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(options: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0; FILE.end];
+        packet[16..20].copy_from_slice(&[10, 0, 0, 5]);
+        packet[20..24].copy_from_slice(&[10, 0, 0, 2]);
+        packet[FILE.start..FILE.start + 4].copy_from_slice(b"grub");
+        [packet, MAGIC.to_vec(), options.to_vec()].concat()
+    }
+
+    #[test]
+    fn an_answer_is_read_whatever_the_order_of_its_options() {
+        let options =
+            [&[0, 0, 67, 3], &b"a.b"[..], &[53, 1, 5, 3, 8, 10, 0, 0, 1, 10, 0, 0, 9, 255, 66, 1, 65]]
+                .concat();
+        let read = parse(&answer(&options)).unwrap();
+        assert_eq!(
+            (read.message, read.address, read.next_server),
+            (5, [10, 0, 0, 5].into(), [10, 0, 0, 2].into())
+        );
+        assert_eq!((read.file.as_str(), read.boot_file_name.as_deref()), ("grub", Some("a.b")));
+        assert_eq!(read.routers, [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 9)]);
+        assert_eq!(read.tftp_server_name, None);
+    }
+
+    #[test]
+    fn what_is_cut_short_is_no_answer() {
+        let whole = answer(&[53, 1, 2, 255]);
+        assert!(parse(&whole).is_some());
+        for length in [0, 240, whole.len() - 2] {
+            assert_eq!(parse(&whole[..length]), None, "{length}");
+        }
+        assert_eq!(parse(&answer(&[255])), None);
+    }
+
+    #[test]
+    fn a_request_is_a_relayed_one() {
+        let packet = packet(DISCOVER, [0x52, 0x54, 0, 1, 2, 3], Ipv4Addr::new(10, 0, 0, 0), &[]);
+        assert_eq!(packet[..4], [1, 1, 6, 1]);
+        assert_eq!(packet[24..34], [127, 0, 0, 1, 0x52, 0x54, 0, 1, 2, 3]);
+        let options = packet[FILE.end..].strip_prefix(&MAGIC).unwrap();
+        assert_eq!(option(options, MESSAGE_TYPE), Some(&[DISCOVER][..]));
+        assert_eq!(option(options, RELAY_INFORMATION), Some(&[LINK_SELECTION, 4, 10, 0, 0, 0][..]));
+    }
+}

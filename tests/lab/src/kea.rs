@@ -101,11 +101,23 @@ impl RealKea {
         Self::launch(config, Some(auth))
     }
 
+    /// A port that was free a moment ago may be taken by now: another one is tried then.
     fn launch(config: &Value, auth: Option<BasicAuth<'_>>) -> Result<Self> {
         ensure!(
             installed(),
             "expected {DHCP4} and {AGENT}, found none: install kea-dhcp4-server and kea-ctrl-agent"
         );
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match Self::launch_once(config, auth) {
+                Err(error) if attempts < 3 && format!("{error:#}").contains("Address already in use") => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn launch_once(config: &Value, auth: Option<BasicAuth<'_>>) -> Result<Self> {
         let home = Home::new()?;
         home.write("kea-dhcp4.conf", &localised(config, home.path())?)?;
         let port = free_port()?;

@@ -224,23 +224,35 @@ impl Lab {
         [("PROXMOX_TOKEN_SECRET", pve::TOKEN_SECRET), ("OPNSENSE_API_SECRET", crate::opnsense::SECRET)]
     }
 
+    /// The inventory's `anvil_proxmox_api` and `anvil_opnsense_api`: everything but the secrets.
+    #[must_use]
+    pub fn connections(&self) -> (Value, Value) {
+        let proxmox = json!({
+            "api_host": self.proxmox.host(), "api_port": self.proxmox.port(),
+            "api_user": pve::TOKEN_USER, "api_token_id": pve::TOKEN_ID, "ca_path": self.proxmox.ca_path(),
+        });
+        let opnsense = json!({
+            "api_host": self.opnsense.host(), "api_port": self.opnsense.port(),
+            "api_key": crate::opnsense::KEY, "ca_path": self.opnsense.ca_path(),
+        });
+        (proxmox, opnsense)
+    }
+
     fn write_inventory(&self) -> Result<()> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("inventory");
         let target = self.directory.join("inventory");
         copy_tree(&source, &target)?;
+        let (proxmox, opnsense) = self.connections();
         let vars = json!({
             "ansible_port": self.guest_port,
             "ansible_ssh_private_key_file": self.key.private,
-            "ansible_ssh_common_args":
-                format!("-F /dev/null -o UserKnownHostsFile={} -o IdentitiesOnly=yes", self.known_hosts().display()),
-            "anvil_proxmox_api": {
-                "api_host": self.proxmox.host(), "api_port": self.proxmox.port(),
-                "api_user": pve::TOKEN_USER, "api_token_id": pve::TOKEN_ID, "ca_path": self.proxmox.ca_path(),
-            },
-            "anvil_opnsense_api": {
-                "api_host": self.opnsense.host(), "api_port": self.opnsense.port(),
-                "api_key": crate::opnsense::KEY, "ca_path": self.opnsense.ca_path(),
-            },
+            // No connection outlives its task, so nothing is left running.
+            "ansible_ssh_args": format!(
+                "-F /dev/null -o ControlMaster=no -o IdentitiesOnly=yes -o UserKnownHostsFile={}",
+                self.known_hosts().display()
+            ),
+            "anvil_proxmox_api": proxmox,
+            "anvil_opnsense_api": opnsense,
             "guest_ready_known_hosts": self.known_hosts(),
             "proxmox_vm_ssh_keys": [self.key.public],
         });

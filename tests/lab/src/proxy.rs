@@ -87,7 +87,15 @@ impl fmt::Display for Exchange {
 }
 
 type BodyRewrite = Arc<dyn Fn(&str) -> String + Send + Sync>;
-type Callback = Arc<dyn Fn() + Send + Sync>;
+type Callback = Arc<dyn Fn() -> Fate + Send + Sync>;
+
+/// What becomes of a request after the callback looked at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Forward,
+    /// The server never sees it, the client's connection closes.
+    Drop,
+}
 
 #[derive(Clone)]
 enum Effect {
@@ -243,8 +251,8 @@ impl FaultBuilder<'_> {
         self.add(Effect::RewriteAnswer(Arc::new(rewrite)));
     }
 
-    /// Calls `callback` before the request is forwarded, and forwards it once the callback returned.
-    pub fn call(self, callback: impl Fn() + Send + Sync + 'static) {
+    /// Holds the request while `callback` runs, and does then what that says.
+    pub fn call(self, callback: impl Fn() -> Fate + Send + Sync + 'static) {
         self.add(Effect::Call(Arc::new(callback)));
     }
 
@@ -494,7 +502,9 @@ async fn handle(
             Effect::Delay(pause) => tokio::time::sleep(*pause).await,
             Effect::Call(callback) => {
                 let callback = Arc::clone(callback);
-                tokio::task::spawn_blocking(move || callback()).await?;
+                if tokio::task::spawn_blocking(move || callback()).await? == Fate::Drop {
+                    return Err(anyhow!("dropped on purpose"));
+                }
             }
             Effect::RewriteRequest(rewrite) => body = rewritten(rewrite, &body),
             Effect::DropRequest => return Err(anyhow!("dropped on purpose")),

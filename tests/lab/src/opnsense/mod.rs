@@ -6,7 +6,7 @@
 //! check decides that last point.
 //!
 //! Left out: form-encoded bodies, CSV up- and download, raw DHCP options, DDNS, high availability, IPv6, CSRF sessions,
-//! writing aliases through their host.
+//! writing aliases through their host, names that Unbound takes from DHCP (`regdhcp`, `regdhcpstatic`).
 //!
 //! ```no_run
 //! use lab::opnsense::{OpnsenseDouble, Release};
@@ -210,8 +210,9 @@ impl Builder {
         self
     }
 
-    /// A reservation in the subnet with this CIDR, which must come before it. Nothing is checked: a state that the API
-    /// would refuse, or that an older release let pass, can be seeded.
+    /// A reservation in the subnet with this CIDR, which must come before it, with fields of the model
+    /// (`option_data.boot_file_name`). Nothing is checked: a state that the API would refuse, or that an older release
+    /// let pass, can be seeded.
     #[must_use]
     pub fn reservation(mut self, subnet: &str, values: &[(&str, &str)]) -> Self {
         self.seeds.push(Seed::Reservation { subnet: subnet.to_owned(), values: owned(values) });

@@ -121,48 +121,58 @@ fn is_pool(text: &str) -> bool {
     }
 }
 
+/// What the value of `rr` asks for: the field, the types, the message.
+const NEEDED_BY_TYPE: [(&str, &[&str], &str); 4] = [
+    ("mxprio", &["MX"], "The field MX Priority is required."),
+    ("mx", &["MX"], "The field MX Host is required."),
+    ("server", &["A", "AAAA"], "The field IP address is required."),
+    ("txtdata", &["TXT"], "The field TXT Data is required."),
+];
+
 /// Constraints that look at other fields or other items. One that names a second field shows up there too.
 fn constraints(table: Table, field: &str, item: &Item, store: &Store, release: Release) -> Vec<String> {
-    let duplicate = || sentence("Duplicate entry exists", release);
     let twice = |fields: &[&str]| is_twice(table, fields, item, store, release);
-    let missing =
-        |wanted: &str, types: &[&str]| item.get(wanted).is_empty() && types.contains(&item.get("rr"));
-    let mut messages = Vec::new();
-    match (table, field) {
-        (Table::Subnets, "subnet_id") if twice(&["subnet_id"]) => {
-            messages.push("Subnet ID must be unique.".into())
-        }
+    let message = match (table, field) {
+        (Table::Subnets, "subnet_id") if twice(&["subnet_id"]) => "Subnet ID must be unique.".to_owned(),
         (Table::Subnets, "subnet") if release >= Release::V25_7_11 && twice(&["subnet"]) => {
-            messages.push("Subnet must be unique.".into());
+            "Subnet must be unique.".to_owned()
         }
-        (Table::Reservations, "ip_address") if twice(&["ip_address"]) => messages.push(duplicate()),
-        (Table::Reservations, "subnet" | "hw_address") if twice(&["hw_address", "subnet"]) => {
-            messages.push(duplicate())
+        (Table::Reservations, _) if unique_keys(field).iter().any(|key| twice(key)) => {
+            sentence("Duplicate entry exists", release)
         }
-        (Table::Reservations, "client_id") if twice(&["client_id", "subnet"]) => messages.push(duplicate()),
-        (Table::Hosts, "rr" | "mxprio") if missing("mxprio", &["MX"]) => {
-            messages.push("The field MX Priority is required.".into());
+        (Table::Hosts, _) => return needed_by_type(field, item),
+        (Table::Aliases, "hostname") if is_nameless(item) => {
+            "The host field is required if a domain has not been specified.".to_owned()
         }
-        (Table::Hosts, "server") if missing("server", &["A", "AAAA"]) => messages.push(NO_SERVER.into()),
-        (Table::Hosts, "rr") if missing("server", &["A", "AAAA"]) => messages.push(NO_SERVER.into()),
-        (Table::Hosts, "txtdata") if missing("txtdata", &["TXT"]) => messages.push(NO_TEXT.into()),
-        (Table::Hosts, "rr") if missing("txtdata", &["TXT"]) => messages.push(NO_TEXT.into()),
-        (Table::Aliases, "hostname") if item.get("hostname").is_empty() && item.get("domain").is_empty() => {
-            messages.push("The host field is required if a domain has not been specified.".into());
+        (Table::Aliases, "domain") if is_nameless(item) => {
+            "The domain field is required if a host has not been specified.".to_owned()
         }
-        (Table::Aliases, "domain") if item.get("hostname").is_empty() && item.get("domain").is_empty() => {
-            messages.push("The domain field is required if a host has not been specified.".into());
-        }
-        _ => {}
-    }
-    if table == Table::Hosts && matches!(field, "rr" | "mx") && missing("mx", &["MX"]) {
-        messages.push("The field MX Host is required.".into());
-    }
-    messages
+        _ => return Vec::new(),
+    };
+    vec![message]
 }
 
-const NO_SERVER: &str = "The field IP address is required.";
-const NO_TEXT: &str = "The field TXT Data is required.";
+/// The keys of a reservation that a field takes part in.
+fn unique_keys(field: &str) -> &'static [&'static [&'static str]] {
+    match field {
+        "subnet" => &[&["hw_address", "subnet"], &["client_id", "subnet"]],
+        "ip_address" => &[&["ip_address"]],
+        "hw_address" => &[&["hw_address", "subnet"]],
+        "client_id" => &[&["client_id", "subnet"]],
+        _ => &[],
+    }
+}
+
+fn needed_by_type(field: &str, item: &Item) -> Vec<String> {
+    let missing = |(needed, types, _): &&(&str, &[&str], &str)| {
+        (field == *needed || field == "rr") && item.get(needed).is_empty() && types.contains(&item.get("rr"))
+    };
+    NEEDED_BY_TYPE.iter().filter(missing).map(|(_, _, message)| (*message).to_owned()).collect()
+}
+
+fn is_nameless(alias: &Item) -> bool {
+    alias.get("hostname").is_empty() && alias.get("domain").is_empty()
+}
 
 /// Whether another item has the same texts in `fields`. Nothing is normalised: `AA-BB…` and `aa:bb…` differ, and
 /// before 25.7.8 so do `AA:BB…` and `aa:bb…`. An empty first field is never a duplicate.

@@ -447,6 +447,21 @@ fn a_mac_was_required_until_client_ids_came() {
 }
 
 #[test]
+fn client_ids_are_pairs_of_hex_and_unique_within_a_subnet() {
+    let double = double(Release::V26_7_2);
+    assert_eq!(double.add(json!({"ip_address": "10.0.0.5", "client_id": "01:aB:02"}))["result"], "saved");
+    let duplicate = "Duplicate entry exists.";
+    let answer = double.add(json!({"ip_address": "10.0.0.6", "client_id": "01:aB:02"}));
+    let expected = json!({"reservation.subnet": duplicate, "reservation.client_id": duplicate});
+    assert_eq!(validations(&answer), &expected);
+    for wrong in ["01", "1:2", "01-02", "01:0g"] {
+        let answer = double.add(json!({"ip_address": "10.0.0.7", "client_id": wrong}));
+        let message = "Value must be a colon-separated hexadecimal sequence (e.g., 01:02:f3).";
+        assert_eq!(validations(&answer), &json!({"reservation.client_id": message}), "{wrong}");
+    }
+}
+
+#[test]
 fn several_fields_can_be_wrong_at_once() {
     let answer = double(Release::V26_7_2).add(json!({
         "ip_address": "10.0.0.5", "hw_address": "zz", "hostname": "a b", "description": "x".repeat(256),
@@ -617,6 +632,29 @@ fn a_subnet_in_use_is_kept_since_26_1_8() {
 }
 
 #[test]
+fn an_error_message_is_escaped_as_html() {
+    let double = OpnsenseDouble::builder()
+        .subnet_with(&[("subnet", "10.0.0.0/24"), ("description", "a <b> & \"c\"")])
+        .reservation(
+            "10.0.0.0/24",
+            &[("ip_address", "10.0.0.5"), ("hw_address", MAC), ("description", "<n1>")],
+        )
+        .start();
+    let subnet = double.subnet_uuid("10.0.0.0/24").unwrap();
+    let reservation = &double.stored_reservations()[0].uuid;
+    assert_eq!(
+        double.send(&format!("/api/kea/dhcpv4/del_subnet/{subnet}"), &json!({})),
+        Got(
+            500,
+            json!({
+                "errorMessage": format!("dhcp4 - &lt;n1&gt; {{dhcp4.reservations.reservation.{reservation}}}\n"),
+                "errorTitle": "Item subnets.subnet4 {a &lt;b&gt; &amp; \"c\"} in use by:",
+            })
+        )
+    );
+}
+
+#[test]
 fn subnet_ids_followed_the_order_until_26_7_2() {
     for (release, id) in [(Release::V26_7, 1), (Release::V26_7_2, 2)] {
         let double = OpnsenseDouble::builder()
@@ -745,6 +783,46 @@ fn the_file_is_what_the_generator_writes() {
             "user-context": {"uuid": double.subnet_uuid("10.0.0.0/24").unwrap()},
         }])
     );
+}
+
+#[test]
+fn the_file_grew_with_the_releases() {
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    let base = "valid-lifetime interfaces-config lease-database control-socket loggers subnet4";
+    for (release, file, host) in [
+        (Release::V25_1, base.to_owned(), "ip-address hw-address"),
+        (Release::V25_7, base.to_owned(), "ip-address hw-address option-data"),
+        (Release::V26_1, format!("{base} hooks-libraries"), "ip-address hw-address option-data"),
+        (
+            Release::V26_1_8,
+            format!("{base} hooks-libraries"),
+            "ip-address hw-address option-data user-context",
+        ),
+        (
+            Release::V26_1_9,
+            format!("{base} decline-probation-period hooks-libraries"),
+            "ip-address hw-address next-server option-data user-context",
+        ),
+    ] {
+        let double = OpnsenseDouble::builder()
+            .release(release)
+            .subnet("10.0.0.0/24", POOL)
+            .reservation(
+                "10.0.0.0/24",
+                &[
+                    ("ip_address", "10.0.0.5"),
+                    ("hw_address", MAC),
+                    ("next_server", "10.0.0.2"),
+                    ("option_data.boot_file_name", "grub.efi"),
+                ],
+            )
+            .start();
+        let dhcp4 = &double.kea_file()["Dhcp4"];
+        assert_eq!(keys(dhcp4), file, "{release}");
+        assert_eq!(keys(&dhcp4["subnet4"][0]["reservations"][0]), host, "{release}");
+        assert_eq!(dhcp4["subnet4"][0]["next-server"], "", "{release}");
+        assert_eq!(dhcp4["lease-database"], json!({"type": "memfile", "persist": true}));
+    }
 }
 
 #[test]
@@ -966,6 +1044,42 @@ fn overrides_have_these_rules() {
     ] {
         assert_eq!(double.add_host(values.clone())["result"], "saved", "{values}");
     }
+}
+
+#[test]
+fn a_mail_exchanger_needs_a_host_and_a_priority() {
+    let double = OpnsenseDouble::builder().start();
+    let answer = double.add_host(json!({"domain": "lab.example", "rr": "MX"}));
+    let (priority, host) = ("The field MX Priority is required.", "The field MX Host is required.");
+    let expected = json!({"host.rr": [priority, host], "host.mxprio": priority, "host.mx": host});
+    assert_eq!(validations(&answer), &expected);
+    let answer = double
+        .add_host(json!({"domain": "lab.example", "rr": "MX", "mx": "mail.lab.example", "mxprio": "ten"}));
+    assert_eq!(validations(&answer), &json!({"host.mxprio": "Invalid integer value."}));
+    double.add_host(json!({"domain": "lab.example", "rr": "MX", "mx": "mail.lab.example", "mxprio": 10}));
+    double.post("/api/unbound/service/reconfigure", json!({}));
+    let mail = Record { name: "lab.example".into(), rr: "MX".into(), value: "10 mail.lab.example".into() };
+    assert_eq!(double.live_records(), [mail]);
+}
+
+#[test]
+fn the_settings_hold_every_override_by_its_uuid() {
+    let double = OpnsenseDouble::builder().start();
+    let uuid = double.add_host(a_record("10.0.0.5"))["uuid"].as_str().unwrap().to_owned();
+    let all = double.get("/api/unbound/settings/get")["unbound"].clone();
+    let one = double.get(&format!("/api/unbound/settings/get_host_override/{uuid}"))["host"].clone();
+    assert_eq!(all["hosts"]["host"], json!({uuid: one}));
+    assert_eq!(all["general"]["enabled"], "1");
+}
+
+#[test]
+fn an_unbound_that_is_off_stays_off() {
+    let double = OpnsenseDouble::builder().start();
+    double.post("/api/unbound/settings/set", json!({"unbound": {"general": {"enabled": "0"}}}));
+    assert_eq!(double.post("/api/unbound/service/reconfigure", json!({})), json!({"status": "ok"}));
+    assert_eq!(double.get("/api/unbound/service/status")["status"], "disabled");
+    let answer = double.post("/api/unbound/settings/set", json!({"unbound": {"general": {"port": "x"}}}));
+    assert_eq!(validations(&answer), &json!({"unbound.general.port": "Invalid integer value."}));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lab::http::request;
-use lab::proxy::Proxy;
+use lab::proxy::{Fate, Proxy};
 use lab::pve::{self, FakePve};
 
 fn pve_behind_proxy() -> (FakePve, Proxy) {
@@ -78,8 +78,10 @@ fn a_request_is_held_while_the_callback_runs() {
     let seen = Arc::clone(&calls);
     proxy.on_request(2).call(move || {
         seen.fetch_add(1, Ordering::SeqCst);
+        Fate::Forward
     });
     proxy.on_request(3).delay(Duration::from_millis(200));
+    proxy.on_request(4).call(|| Fate::Drop);
     for expected in [0, 1] {
         pve::call(&proxy.url(), "GET", "/version", &[]).unwrap();
         assert_eq!(calls.load(Ordering::SeqCst), expected);
@@ -87,6 +89,8 @@ fn a_request_is_held_while_the_callback_runs() {
     let asked = Instant::now();
     pve::call(&proxy.url(), "GET", "/version", &[]).unwrap();
     assert!(asked.elapsed() >= Duration::from_millis(200));
+    assert!(pve::call(&proxy.url(), "GET", "/version", &[]).is_err());
+    assert_eq!(proxy.log()[3].status, None);
 }
 
 #[test]

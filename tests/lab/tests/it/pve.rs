@@ -48,7 +48,7 @@ fn a_clone_in_the_making_has_no_name() {
     );
     assert_eq!(pve.vm_config(101)["lock"], "clone");
     assert_eq!(pve.vm_config(101)["name"], Value::Null);
-    assert_eq!(configure(&pve, &[("cores", "4")]).unwrap_err().contains("VM is locked (clone)"), true);
+    assert!(configure(&pve, &[("cores", "4")]).unwrap_err().contains("VM is locked (clone)"));
 }
 
 #[test]

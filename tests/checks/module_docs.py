@@ -1,13 +1,12 @@
 """Every module's documentation loads in Ansible's own tools, and its examples use options that exist.
 
-Usage: module_docs.py
+Usage: module_docs.py COLLECTIONS    (a folder whose ansible_collections/homelab/anvil is the checkout)
 """
 
 import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import yaml
@@ -17,7 +16,6 @@ COLLECTION = "homelab.anvil"
 
 
 def ansible_doc(collections: str, *arguments: str) -> dict:
-    """What ansible-doc says of the checkout itself, built or not."""
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": collections, "ANSIBLE_DEVEL_WARNING": "false"}
     run = subprocess.run(["ansible-doc", "--type", "module", "--json", *arguments], env=environment,
                          capture_output=True, text=True, check=False)
@@ -53,15 +51,13 @@ def example_complaints(name: str, document: dict) -> list[str]:
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory() as collections:
-        namespace = Path(collections, "ansible_collections", "homelab")
-        namespace.mkdir(parents=True)
-        (namespace / "anvil").symlink_to(ROOT)
-        stubs = sorted(f"{COLLECTION}.{path.stem}" for path in (ROOT / "plugins/modules").glob("*.py"))
-        listed = ansible_doc(collections, "--list", COLLECTION)
-        documents = ansible_doc(collections, *stubs)
-        lint = subprocess.run(["antsibull-docs", "lint-collection-docs", "--plugin-docs", str(namespace / "anvil")],
-                              capture_output=True, text=True, check=False)
+    collections = sys.argv[1]
+    stubs = sorted(f"{COLLECTION}.{path.stem}" for path in (ROOT / "plugins/modules").glob("*.py"))
+    listed = ansible_doc(collections, "--list", COLLECTION)
+    documents = ansible_doc(collections, *stubs)
+    collection = Path(collections, "ansible_collections/homelab/anvil")
+    lint = subprocess.run(["antsibull-docs", "lint-collection-docs", "--plugin-docs", str(collection)],
+                          capture_output=True, text=True, check=False)
     found = [f"{name} is not in `ansible-doc --list`" for name in stubs if name not in listed]
     found += [f"{name} is listed and has no stub" for name in listed if name not in stubs]
     for name in stubs:

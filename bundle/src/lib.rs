@@ -12,5 +12,7 @@ pub fn modules() -> Vec<Entry> {
         Entry::of::<anvil_ping::AnvilPing>(),
         dhcp_probe::entry(),
         Entry::of::<kea_reservation::KeaReservation>(),
+        Entry::of::<proxmox_vm_clone::ProxmoxVmClone>(),
+        Entry::of::<ssh_ready::SshReady>(),
     ]
 }

@@ -363,8 +363,7 @@ fn warn_of_no_boot_server(args: &Args, subnet: &Subnet, base: Option<&Reservatio
 }
 
 fn no_subnet(args: &Args, observed: &Observed) -> Failure {
-    let known: Vec<String> =
-        observed.subnets.iter().map(|subnet| format!("{} ({})", subnet.cidr, subnet.key)).collect();
+    let known: Vec<String> = observed.subnets.iter().map(describe_subnet).collect();
     let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
     let what = match (&args.subnet, args.ip) {
         (Some(SubnetName::Cidr(cidr)), _) => format!("no subnet {cidr}"),
@@ -372,7 +371,13 @@ fn no_subnet(args: &Args, observed: &Observed) -> Failure {
         (None, Some(ip)) => format!("no subnet that holds {ip}"),
         (None, None) => "no subnet".to_owned(),
     };
-    Failure::not_found(format!("{what}; subnets of the server: {known}")).with("option", "subnet")
+    Failure::refused(format!("{what}; subnets of the server: {known}")).with("option", "subnet")
+}
+
+/// Kea's short subnet-id is worth showing, OPNsense's UUID is not.
+fn describe_subnet(subnet: &Subnet) -> String {
+    let is_id = subnet.key.bytes().all(|byte| byte.is_ascii_digit());
+    if is_id { format!("{} (id {})", subnet.cidr, subnet.key) } else { subnet.cidr.to_string() }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub mod play;
 pub mod program;
 pub mod proxy;
 pub mod pve;
+pub mod pve_schema;
 pub mod tls;
 
 use std::io::Write;

@@ -261,7 +261,7 @@ fn addresses_that_no_host_may_have() {
     assert_snapshot!(told("10.20.0.0"), @"refused: 10.20.0.0 is the network address of 10.20.0.0/24");
     assert_snapshot!(told("10.20.0.255"), @"refused: 10.20.0.255 is the broadcast address of 10.20.0.0/24");
     assert_snapshot!(told("10.20.0.1"), @"refused: 10.20.0.1 is the router of 10.20.0.0/24");
-    assert_snapshot!(told("10.99.0.5"), @"not_found: no subnet that holds 10.99.0.5; subnets of the server: 10.20.0.0/24 (u-20), 10.30.0.0/24 (u-30)");
+    assert_snapshot!(told("10.99.0.5"), @"refused: no subnet that holds 10.99.0.5; subnets of the server: 10.20.0.0/24, 10.30.0.0/24");
     let kea = web01_with(json!({"backend": "kea", "subnet": "u-30"}));
     assert_snapshot!(tests::told(&kea, &server()), @"refused: 10.20.0.21 is not in the subnet 10.30.0.0/24");
     let mut out_of_pool = server();
@@ -271,8 +271,8 @@ fn addresses_that_no_host_may_have() {
 
 #[test]
 fn an_unknown_subnet_names_the_known_ones() {
-    assert_snapshot!(told(&web01_with(json!({"subnet": "10.20.0.0/16"})), &server()), @"not_found: no subnet 10.20.0.0/16; subnets of the server: 10.20.0.0/24 (u-20), 10.30.0.0/24 (u-30)");
-    assert_snapshot!(told(&web01_with(json!({"subnet": "7"})), &Observed::default()), @"not_found: no subnet with the key 7; subnets of the server: there are none");
+    assert_snapshot!(told(&web01_with(json!({"subnet": "10.20.0.0/16"})), &server()), @"refused: no subnet 10.20.0.0/16; subnets of the server: 10.20.0.0/24, 10.30.0.0/24");
+    assert_snapshot!(told(&web01_with(json!({"subnet": "7"})), &Observed::default()), @"refused: no subnet with the key 7; subnets of the server: there are none");
 }
 
 #[test]
@@ -405,5 +405,5 @@ fn absent_removes_what_the_mac_has() {
     let both = server_with(vec![one, elsewhere]);
     assert_snapshot!(told(&absent(json!({})), &both), @"refused: 02:a5:00:00:00:65 has reservations in several subnets (10.20.0.0/24, 10.30.0.0/24): say which with `subnet`");
     assert!(told(&absent(json!({"subnet": "10.30.0.0/24"})), &both).starts_with("store: remove [\"u-2\"]"));
-    assert_snapshot!(told(&absent(json!({"subnet": "10.40.0.0/24"})), &both), @"not_found: no subnet 10.40.0.0/24; subnets of the server: 10.20.0.0/24 (u-20), 10.30.0.0/24 (u-30)");
+    assert_snapshot!(told(&absent(json!({"subnet": "10.40.0.0/24"})), &both), @"refused: no subnet 10.40.0.0/24; subnets of the server: 10.20.0.0/24, 10.30.0.0/24");
 }

@@ -1,0 +1,313 @@
+//! Against the real kea-dhcp4 and kea-ctrl-agent of this machine.
+
+use lab::kea::{BasicAuth, RealKea, installed};
+use lab::program::{Program, with};
+use lab::proxy::Proxy;
+use serde_json::{Value, json};
+
+use crate::{web01, web01_with};
+
+const LEASE_CMDS: &str = "/usr/lib/x86_64-linux-gnu/kea/hooks/libdhcp_lease_cmds.so";
+
+fn kea_here() -> bool {
+    lab::present(installed(), "Kea (kea-dhcp4-server, kea-ctrl-agent)")
+}
+
+fn config() -> Value {
+    json!({"Dhcp4": {
+        "hooks-libraries": [{"library": LEASE_CMDS}],
+        "client-classes": [{"name": "uefi", "test": "option[93].hex == 0x0007", "next-server": "10.20.0.2"}],
+        "subnet4": [
+            {
+                "id": 1, "subnet": "10.20.0.0/24", "pools": [{"pool": "10.20.0.100-10.20.0.199"}],
+                "option-data": [{"name": "routers", "data": "10.20.0.1"}],
+                "reservations": [
+                    {"hw-address": "52:54:00:00:00:01", "ip-address": "10.20.0.5", "hostname": "db01"},
+                    {"hw-address": "02:a5:00:00:00:64", "ip-address": "10.20.0.61", "hostname": "old"},
+                ],
+            },
+            {"id": 9, "subnet": "10.30.0.0/24"},
+        ],
+    }})
+}
+
+fn module() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_kea_reservation"))
+}
+
+fn over_socket(kea: &RealKea, options: Value) -> Value {
+    with(&json!({"backend": "kea", "kea_socket": kea.socket(), "timeout": 30}), options)
+}
+
+fn reservations(kea: &RealKea) -> Vec<Value> {
+    let answer = kea.command("config-get", None).unwrap();
+    let mut all = answer["arguments"]["Dhcp4"]["subnet4"][0]["reservations"].as_array().unwrap().clone();
+    all.sort_by_key(|one| one["ip-address"].to_string());
+    all
+}
+
+/// The configuration without the reservations of the first subnet.
+fn rest(kea: &RealKea) -> Value {
+    let mut answer = kea.command("config-get", None).unwrap();
+    answer["arguments"]["Dhcp4"]["subnet4"][0]["reservations"] = Value::Null;
+    answer["arguments"].clone()
+}
+
+#[test]
+fn a_reservation_runs_is_persisted_and_the_rest_is_untouched() {
+    if !kea_here() {
+        return;
+    }
+    let mut kea = RealKea::start(&config()).unwrap();
+    let (module, before) = (module(), rest(&kea));
+    let options = over_socket(
+        &kea,
+        web01_with(json!({
+            "next_server": "10.20.0.2", "boot_file": "grubx64.efi", "tftp_server_name": "10.20.0.2", "description": "front end",
+        })),
+    );
+    assert_eq!(module.check(&options).done()["changed"], true);
+    assert_eq!(reservations(&kea).len(), 2, "check mode only reads");
+    let result = module.run(&options).done();
+    insta::assert_json_snapshot!(result, @r#"
+    {
+      "reservation": {
+        "hw_address": "02:a5:00:00:00:65",
+        "ip_address": "10.20.0.21",
+        "hostname": "web01",
+        "next_server": "10.20.0.2",
+        "boot_file_name": "grubx64.efi",
+        "tftp_server_name": "10.20.0.2",
+        "description": "front end",
+        "owner": "web01",
+        "subnet": "10.20.0.0/24",
+        "subnet_key": "1",
+        "uuid": null
+      },
+      "boot_file_sent_as": "BOOTP file field",
+      "lease": "free",
+      "pending_apply": false,
+      "read_back": {
+        "held": [
+          "reservation.hw_address",
+          "reservation.ip_address",
+          "reservation.hostname",
+          "reservation.next_server",
+          "reservation.boot_file_name",
+          "reservation.tftp_server_name",
+          "reservation.description",
+          "reservation.owner"
+        ]
+      },
+      "changed": true
+    }
+    "#);
+    assert_eq!(module.run(&options).done()["changed"], false);
+    kea.restart_server().unwrap();
+    assert_eq!(module.run(&options).done()["changed"], false, "it outlives a restart");
+    assert_eq!(rest(&kea), before);
+
+    let absent = over_socket(&kea, json!({"mac": "02a5.0000.0065", "state": "absent"}));
+    assert_eq!(module.run(&absent).done()["changed"], true);
+    assert_eq!(module.run(&absent).done()["changed"], false);
+    assert_eq!(reservations(&kea).len(), 2);
+    assert_eq!(rest(&kea), before);
+}
+
+#[test]
+fn the_agent_with_a_password_is_another_way_in() {
+    if !kea_here() {
+        return;
+    }
+    let kea =
+        RealKea::start_with_auth(&config(), BasicAuth { user: "anvil", password: "open-sesame-77" }).unwrap();
+    let module = module();
+    let options = with(
+        &web01(),
+        json!({
+            "backend": "kea", "kea_url": kea.url(), "kea_user": "anvil", "kea_password": "open-sesame-77",
+        }),
+    );
+    assert_eq!(module.run(&options).done()["changed"], true);
+    assert_eq!(module.run(&options).done()["changed"], false);
+    let outcome = module.run(&with(&options, json!({"kea_password": "wrong-sesame-77"})));
+    assert!(!outcome.output.contains("wrong-sesame-77"));
+    assert_eq!(outcome.failed()["error_code"], "auth");
+    assert_eq!(reservations(&kea).len(), 3);
+}
+
+#[test]
+fn what_is_held_by_others_is_refused_and_nothing_is_written() {
+    if !kea_here() {
+        return;
+    }
+    let kea = RealKea::start(&config()).unwrap();
+    let lease = json!({"ip-address": "10.20.0.77", "hw-address": "52:54:00:00:00:77"});
+    kea.command("lease4-add", Some(lease)).unwrap();
+    let (module, before) = (module(), reservations(&kea));
+    let mut told = Vec::new();
+    for options in [
+        json!({"ip": "10.20.0.5"}),
+        json!({"hostname": "db01"}),
+        json!({"ip": "10.20.0.77"}),
+        json!({"ip": "10.20.0.1"}),
+        json!({"ip": "10.20.0.0"}),
+        json!({"ip": "10.20.0.61", "prune_stale": true}),
+        json!({"ip": "10.20.0.21", "subnet": "9"}),
+        json!({"ip": "10.40.0.1"}),
+    ] {
+        let result = module.run(&over_socket(&kea, web01_with(options.clone()))).failed();
+        told.push(format!(
+            "{options}: {}: {}",
+            result["error_code"].as_str().unwrap(),
+            result["msg"].as_str().unwrap()
+        ));
+    }
+    insta::assert_snapshot!(told.join("\n"), @r#"
+    {"ip":"10.20.0.5"}: refused: 10.20.0.5 is reserved for hw-address 52:54:00:00:00:01 (db01): choose another address, or remove that reservation
+    {"hostname":"db01"}: refused: the hostname db01 is held by the reservation of 10.20.0.5 for hw-address 52:54:00:00:00:01 in 10.20.0.0/24: give this host another name, or remove that reservation
+    {"ip":"10.20.0.77"}: refused: 10.20.0.77 is leased to 52:54:00:00:00:77 now, so 02:a5:00:00:00:65 would get an address of the pool: stop that client, or forget its lease with `clear_lease: true`
+    {"ip":"10.20.0.1"}: refused: 10.20.0.1 is the router of 10.20.0.0/24
+    {"ip":"10.20.0.0"}: refused: 10.20.0.0 is the network address of 10.20.0.0/24
+    {"ip":"10.20.0.61","prune_stale":true}: refused: 10.20.0.61 is reserved for hw-address 02:a5:00:00:00:64 (old): choose another address, or remove that reservation
+    {"ip":"10.20.0.21","subnet":"9"}: refused: 10.20.0.21 is not in the subnet 10.30.0.0/24
+    {"ip":"10.40.0.1"}: refused: no subnet that holds 10.40.0.1; subnets of the server: 10.20.0.0/24 (id 1), 10.30.0.0/24 (id 9)
+    "#);
+    assert_eq!(reservations(&kea), before);
+}
+
+#[test]
+fn a_stale_holder_and_a_lease_give_way_when_asked() {
+    if !kea_here() {
+        return;
+    }
+    let kea = RealKea::start(&config()).unwrap();
+    let lease = json!({"ip-address": "10.20.0.61", "hw-address": "02:a5:00:00:00:64"});
+    kea.command("lease4-add", Some(lease)).unwrap();
+    let options = over_socket(
+        &kea,
+        web01_with(json!({
+            "ip": "10.20.0.61", "hostname": "old", "prune_stale": true, "clear_lease": true,
+        })),
+    );
+    let result = module().run(&options).done();
+    assert_eq!(result["lease"], "other");
+    assert_eq!(reservations(&kea).len(), 2);
+    assert_eq!(reservations(&kea)[1]["hw-address"], "02:a5:00:00:00:65");
+    let gone = kea.command("lease4-get", Some(json!({"ip-address": "10.20.0.61"}))).unwrap();
+    assert_eq!(gone["result"], 3);
+}
+
+#[test]
+fn without_the_hook_for_leases_the_result_says_so() {
+    if !kea_here() {
+        return;
+    }
+    let mut plain = config();
+    plain["Dhcp4"]["hooks-libraries"] = json!([]);
+    let kea = RealKea::start(&plain).unwrap();
+    assert_eq!(module().run(&over_socket(&kea, web01())).done()["lease"], "not_checked");
+}
+
+#[test]
+fn a_file_that_kea_may_not_write_leaves_the_old_configuration_and_the_cure() {
+    if !kea_here() {
+        return;
+    }
+    let kea = RealKea::start(&config()).unwrap();
+    std::fs::remove_file(kea.config_path()).unwrap();
+    std::fs::create_dir(kea.config_path()).unwrap();
+    let (module, before) = (module(), reservations(&kea));
+    let result = module.run(&over_socket(&kea, web01())).failed();
+    assert_eq!(result["error_code"], "not_persisted");
+    assert!(
+        result["msg"].as_str().unwrap().contains("The old configuration was put back. Cure: "),
+        "{result}"
+    );
+    assert_eq!(reservations(&kea), before);
+    std::fs::remove_dir(kea.config_path()).unwrap();
+    assert_eq!(module.run(&over_socket(&kea, web01())).done()["changed"], true);
+    assert!(kea.config_file().unwrap().to_string().contains("02:a5:00:00:00:65"));
+}
+
+#[test]
+fn lost_answers_and_killed_runs_end_with_one_reservation_in_the_file() {
+    if !kea_here() {
+        return;
+    }
+    let kea = RealKea::start(&config()).unwrap();
+    let proxy = Proxy::to(&kea.url()).start();
+    let module = module();
+    let options = with(&web01(), json!({"backend": "kea", "kea_url": proxy.url(), "timeout": 30}));
+    let absent = with(&options, json!({"state": "absent"}));
+    for request in 1..=9 {
+        proxy.forget();
+        proxy.on_request(request).lose_answer();
+        let result = module.run(&options).done();
+        proxy.clear_faults();
+        assert_eq!(result["changed"], true, "answer {request} lost");
+        assert!(
+            kea.config_file().unwrap().to_string().contains("02:a5:00:00:00:65"),
+            "answer {request} lost"
+        );
+        let _ = module.run(&absent).done();
+    }
+    for request in 1.. {
+        if !module.run_killed_at(&proxy, request, &options) {
+            assert!(request > 6, "killed at {} requests only", request - 1);
+            break;
+        }
+        let _ = module.run(&options).done();
+        assert_eq!(reservations(&kea).len(), 3, "killed at request {request}");
+        assert!(
+            kea.config_file().unwrap().to_string().contains("02:a5:00:00:00:65"),
+            "killed at request {request}"
+        );
+        assert_eq!(module.run(&options).done()["changed"], false, "killed at request {request}");
+        let _ = module.run(&absent).done();
+    }
+}
+
+#[test]
+fn eight_runs_at_once_lose_none() {
+    if !kea_here() {
+        return;
+    }
+    let kea = RealKea::start(&config()).unwrap();
+    let module = module();
+    std::thread::scope(|scope| {
+        for number in 1..=8 {
+            let (kea, module) = (&kea, &module);
+            scope.spawn(move || {
+                let options = over_socket(kea, web01_with(json!({
+                    "mac": format!("02:a5:00:00:01:{number:02x}"), "ip": format!("10.20.0.{}", 20 + number),
+                    "hostname": format!("host{number}"), "timeout": 120,
+                })));
+                assert_eq!(module.run(&options).done()["changed"], true);
+            });
+        }
+    });
+    assert_eq!(reservations(&kea).len(), 10);
+}
+
+#[test]
+fn a_real_client_gets_what_was_reserved_and_the_old_card_no_longer_does() {
+    if !kea_here() {
+        return;
+    }
+    let mut kea = RealKea::start(&config()).unwrap();
+    let (module, subnet) = (module(), "10.20.0.0".parse().unwrap());
+    let offered = |kea: &RealKea, mac: &str| kea.discover(mac, subnet).unwrap().unwrap();
+    let web01 =
+        over_socket(&kea, web01_with(json!({"next_server": "10.20.0.2", "boot_file": "grubx64.efi"})));
+    let _ = module.run(&web01).done();
+    let offer = offered(&kea, "02:a5:00:00:00:65");
+    assert_eq!(offer.address.to_string(), "10.20.0.21");
+    assert_eq!((offer.next_server.to_string().as_str(), offer.file.as_str()), ("10.20.0.2", "grubx64.efi"));
+
+    let _ = module.run(&with(&web01, json!({"mac": "02:a5:00:00:00:66", "prune_stale": true}))).done();
+    kea.restart_server().unwrap();
+    assert_eq!(offered(&kea, "02:a5:00:00:00:66").address.to_string(), "10.20.0.21");
+    let old = offered(&kea, "02:a5:00:00:00:65").address;
+    assert!(old.octets()[3] >= 100, "an address of the pool, not {old}");
+}

@@ -68,6 +68,11 @@ impl ProxmoxOptions {
         self.api_host.as_deref().unwrap_or_default()
     }
 
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.api_port
+    }
+
     /// Prepares a session; nothing is sent yet.
     ///
     /// # Errors

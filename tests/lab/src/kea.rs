@@ -232,11 +232,11 @@ impl RealKea {
         })
     }
 
+    /// By its log: on a port that somebody else took meanwhile, somebody else would answer.
     fn wait_for_agent(&mut self) -> Result<()> {
-        let port = self.port;
         self.wait(|kea| {
             still_running(&mut kea.agent)?;
-            Ok(std::net::TcpStream::connect(("127.0.0.1", port)).is_ok())
+            Ok(kea.home.log("kea-ctrl-agent").contains("CTRL_AGENT_STARTED"))
         })
     }
 

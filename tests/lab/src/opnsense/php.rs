@@ -58,28 +58,41 @@ pub(super) fn is_domain(text: &str, strict: bool) -> bool {
     })
 }
 
-/// `strnatcasecmp`: numbers by value, letters without case.
+/// `strnatcasecmp`: numbers by value, unless one begins with a zero, which is compared as a fraction is.
 pub(super) fn natural(left: &str, right: &str) -> Ordering {
-    runs(left).cmp(&runs(right))
+    let (left, right) = (left.to_uppercase(), right.to_uppercase());
+    let (mut left, mut right) = (without_leading_zeros(&left), without_leading_zeros(&right));
+    loop {
+        let ((left_run, left_rest), (right_run, right_rest)) = (split_digits(left), split_digits(right));
+        let order = match (left_run, right_run) {
+            ("", _) | (_, "") => match (left.chars().next(), right.chars().next()) {
+                (None, None) => return Ordering::Equal,
+                (one, other) if one != other => one.cmp(&other),
+                (one, _) => {
+                    let width = one.map_or(0, char::len_utf8);
+                    (left, right) = (&left[width..], &right[width..]);
+                    continue;
+                }
+            },
+            (one, other) if one.starts_with('0') || other.starts_with('0') => one.cmp(other),
+            (one, other) => one.len().cmp(&other.len()).then_with(|| one.cmp(other)),
+        };
+        if order.is_ne() {
+            return order;
+        }
+        (left, right) = (left_rest, right_rest);
+    }
 }
 
-/// A sort key: a run of digits stands where `0` does and counts by length, then value; all else is one character each.
-fn runs(text: &str) -> Vec<(char, usize, String)> {
-    let mut runs: Vec<(char, usize, String)> = Vec::new();
-    for character in text.to_lowercase().chars() {
-        match runs.last_mut() {
-            Some((_, length @ 1.., digits)) if character.is_ascii_digit() => {
-                if digits == "0" {
-                    digits.clear();
-                }
-                digits.push(character);
-                *length = digits.len();
-            }
-            _ if character.is_ascii_digit() => runs.push(('0', 1, character.to_string())),
-            _ => runs.push((character, 0, String::new())),
-        }
-    }
-    runs
+fn split_digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+/// Zeros at the very beginning of a text do not count, if a digit follows.
+fn without_leading_zeros(text: &str) -> &str {
+    let (digits, _) = split_digits(text);
+    let zeros = digits.len() - digits.trim_start_matches('0').len();
+    &text[zeros.min(digits.len().saturating_sub(1))..]
 }
 
 /// `urldecode`: what a query parameter says.
@@ -163,8 +176,25 @@ mod tests {
 
     #[test]
     fn natural_order_counts() {
-        let mut names = ["10.0.0.100", "10.0.0.9", "10.0.0.20", "N2", "n10", "n1"];
+        // As PHP 8.2 sorts them with SORT_NATURAL | SORT_FLAG_CASE.
+        let sorted = [
+            "00:1b",
+            "10.0.0.9",
+            "10.0.0.20",
+            "10.0.0.100",
+            "52:54:00:0a",
+            "52:54:00:00",
+            "52:54:00:01",
+            "52:54:00:1",
+            "ab",
+            "a_b",
+            "n1",
+            "N2",
+            "n10",
+        ];
+        let mut names = sorted;
+        names.reverse();
         names.sort_by(|left, right| natural(left, right));
-        assert_eq!(names, ["10.0.0.9", "10.0.0.20", "10.0.0.100", "n1", "N2", "n10"]);
+        assert_eq!(names, sorted);
     }
 }

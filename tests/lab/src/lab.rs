@@ -8,6 +8,7 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
@@ -244,6 +245,7 @@ impl Lab {
         copy_tree(&source, &target)?;
         let (proxmox, opnsense) = self.connections();
         let vars = json!({
+            "ansible_user": current_user()?,
             "ansible_port": self.guest_port,
             "ansible_ssh_private_key_file": self.key.private,
             // No connection outlives its task, so nothing is left running.
@@ -286,6 +288,12 @@ impl Lab {
         std::io::Write::write_all(&mut file, format!("{text:#}\n").as_bytes())?;
         Ok(fs::rename(unfinished, self.directory.join("lab.json"))?)
     }
+}
+
+/// A guest's sshd runs as this user, so nobody else can log in.
+fn current_user() -> Result<String> {
+    let said = Command::new("id").arg("-un").output().context("cannot run id")?;
+    Ok(String::from_utf8(said.stdout)?.trim().to_owned())
 }
 
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {

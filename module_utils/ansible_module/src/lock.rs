@@ -3,7 +3,7 @@
 //! The kernel drops the lock with the process, so a killed run leaves none behind.
 
 use std::env;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -20,24 +20,16 @@ pub(crate) struct ObjectLock {
 /// Waits for the lock on `object` within the run's deadline.
 pub(crate) fn acquire(object: &str, run: &Run) -> Result<ObjectLock, Failure> {
     let path = directory()?.join(file_name(object));
-    let mut file = open(&path)?;
-    run.deadline
-        .poll(|| match file.try_lock() {
-            Ok(()) => Ok(Some(())),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(broken(&path, &error)),
-        })
-        .map_err(|failure| {
-            let holder = fs::read_to_string(&path).unwrap_or_default();
-            let holder = holder.trim();
-            let holder = if holder.is_empty() { "unknown" } else { holder };
-            failure
-                .while_doing(format!(
-                    "another run works on {object} and holds {} (pid {holder})",
-                    path.display()
-                ))
-                .with("lock", object)
-        })?;
+    let file = open(&path)?;
+    let locked = run.deadline.block_on(move || file.lock().map(|()| file)).map_err(|expired| {
+        let holder = fs::read_to_string(&path).unwrap_or_default();
+        let holder = holder.trim();
+        let holder = if holder.is_empty() { "unknown" } else { holder };
+        Failure::from(expired)
+            .while_doing(format!("another run works on {object} and holds {} (pid {holder})", path.display()))
+            .with("lock", object)
+    })?;
+    let mut file = locked.map_err(|error| broken(&path, &error))?;
     note_holder(&mut file);
     Ok(ObjectLock { _file: file })
 }

@@ -7,8 +7,9 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use std::{panic, thread};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -116,6 +117,32 @@ impl Deadline {
             pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         }
     }
+
+    /// Waits for what blocks in the kernel, a file lock, and is woken the moment it is done: of many that
+    /// poll for a lock, most would sleep while it is free.
+    ///
+    /// What is given up goes on in a thread of its own until it is done; its value is then dropped.
+    ///
+    /// # Errors
+    /// [`Expired`] when the deadline or an interrupt came first.
+    pub fn block_on<T: Send + 'static>(
+        &self,
+        blocks: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Expired> {
+        let (done, waiting) = mpsc::channel();
+        let thread = thread::spawn(move || drop(done.send(blocks())));
+        loop {
+            match waiting.recv_timeout(self.remaining().min(INTERRUPT_TICK)) {
+                Ok(value) => return Ok(value),
+                Err(RecvTimeoutError::Timeout) => self.check()?,
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        match thread.join() {
+            Err(panic) => panic::resume_unwind(panic),
+            Ok(()) => unreachable!("it sent its value"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -168,5 +195,21 @@ mod tests {
     fn a_nested_deadline_is_never_later() {
         let outer = Deadline::after(Duration::from_millis(10));
         assert!(outer.at_most(Duration::from_secs(60)).remaining() <= Duration::from_millis(10));
+    }
+
+    #[test]
+    fn what_blocks_is_waited_for_until_it_is_done_or_the_deadline() {
+        let deadline = Deadline::after(Duration::from_secs(60));
+        assert_eq!(deadline.block_on(|| 7), Ok(7));
+        let (_never, blocks) = mpsc::channel::<()>();
+        let budget = Duration::from_millis(60);
+        let given_up = Deadline::after(budget).block_on(move || blocks.recv().ok());
+        assert_eq!(given_up, Err(Expired::TimedOut { budget }));
+    }
+
+    #[test]
+    #[should_panic(expected = "boom")]
+    fn a_panic_of_what_blocks_is_the_callers() {
+        let _ = Deadline::after(Duration::from_secs(60)).block_on(|| panic!("boom"));
     }
 }

@@ -1,12 +1,12 @@
 //! Files that are replaced whole, and locks between processes.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use deadline::{Deadline, Expired};
+use deadline::Deadline;
 use rustix::fs::{XattrFlags, fsetxattr, getxattr};
 
 const SELINUX_LABEL: &str = "security.selinux";
@@ -131,31 +131,11 @@ pub fn lock_file(path: &Path, deadline: &Deadline) -> Result<FileLock, WriteErro
         .mode(0o600)
         .open(path)
         .map_err(fail)?;
-    deadline
-        .poll(|| match file.try_lock() {
-            Ok(()) => Ok(Some(())),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(LockError::Io(error)),
-        })
-        .map_err(|error| match error {
-            LockError::Io(error) => fail(error),
-            LockError::Expired(expired) => fail(io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("another process holds the lock; {expired}"),
-            )),
-        })?;
-    Ok(FileLock { _file: file })
-}
-
-enum LockError {
-    Io(io::Error),
-    Expired(Expired),
-}
-
-impl From<Expired> for LockError {
-    fn from(expired: Expired) -> Self {
-        Self::Expired(expired)
-    }
+    let locked = deadline.block_on(move || file.lock().map(|()| file)).map_err(|expired| {
+        let why = format!("another process holds the lock; {expired}");
+        fail(io::Error::new(io::ErrorKind::TimedOut, why))
+    })?;
+    locked.map(|file| FileLock { _file: file }).map_err(fail)
 }
 
 #[cfg(test)]

@@ -14,5 +14,6 @@ pub fn modules() -> Vec<Entry> {
         Entry::of::<kea_reservation::KeaReservation>(),
         Entry::of::<proxmox_vm_clone::ProxmoxVmClone>(),
         Entry::of::<ssh_ready::SshReady>(),
+        Entry::of::<vm_identity::VmIdentity>(),
     ]
 }

@@ -1,11 +1,11 @@
 //! Where the bundle is kept on a target, and what is never run from there.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::Path;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::core::Core;
 use crate::site::{DEPLOY, Outcome, Site, digest};
@@ -79,7 +79,7 @@ fn directories_that_cannot_keep_it_are_passed_over() {
     let read_only = site.mount("read-only", "ro");
     let good = site.base("good");
     let closed = site.base("closed");
-    fs::set_permissions(&closed, Permissions::from_mode(0o755)).unwrap();
+    chmod(Path::new(&closed), 0o755);
 
     let outcome = run(&site, &[&noexec, &read_only, &closed, "/nowhere", &good], NOBODY);
 
@@ -111,7 +111,7 @@ fn when_no_directory_can_keep_it_each_is_named_with_its_mount_and_reason() {
     let read_only = site.mount("read-only", "ro");
     let full = site.mount("full", "size=64k");
     let closed = site.base("closed");
-    fs::set_permissions(&closed, Permissions::from_mode(0o755)).unwrap();
+    chmod(Path::new(&closed), 0o755);
 
     let outcome = run(&site, &[&noexec, &full, &read_only, &closed, "/nowhere"], NOBODY);
 
@@ -132,64 +132,89 @@ fn when_no_directory_can_keep_it_each_is_named_with_its_mount_and_reason() {
     assert!(msg.contains("anvil_cache_dirs"), "{msg}");
 }
 
-/// Puts a program in the cache that must not run, changes something about it, and runs a task.
-fn tampered(change: impl FnOnce(&Path, &Path)) -> Outcome {
-    let site = Site::with_script(WHERE);
-    let (first, second) = (site.base("first"), site.base("second"));
-    let folder = Path::new(&first).join("homelab-anvil-0");
-    let entry = folder.join(format!("anvil-modules-{}", digest(&site.path("script"))));
-    fs::create_dir(&folder).unwrap();
-    fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
-    fs::write(&entry, "#!/bin/sh\ntouch /var/tmp/evil\necho '{\"program\": \"evil\"}'\n").unwrap();
-    fs::set_permissions(&entry, Permissions::from_mode(0o700)).unwrap();
-    change(&folder, &entry);
+/// A program in the cache that must not run, under the name of the bundle.
+struct Planted {
+    folder: PathBuf,
+    entry: PathBuf,
+}
 
-    let outcome = run(&site, &[&first, &second], PING);
+impl Planted {
+    fn in_base(site: &Site, base: &str, program: &str) -> Self {
+        let folder = Path::new(base).join("homelab-anvil-0");
+        let entry = folder.join(format!("anvil-modules-{}", digest(&site.path("script"))));
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+        fs::write(&entry, program).unwrap();
+        fs::set_permissions(&entry, Permissions::from_mode(0o700)).unwrap();
+        Self { folder, entry }
+    }
+}
+
+type Change = fn(&Planted);
+
+/// Plants a program, does to it what the case says, and runs a task; one host a case. Each must have run
+/// the bundle out of `runs_from`, where `first` is the base with the planted program.
+fn never_run(runs_from: &str, cases: &[(&str, Change)]) {
+    let site = Site::with_script(WHERE);
+    let mut targets = Map::new();
+    for (name, change) in cases {
+        let (first, second) = (site.base(&format!("{name}-first")), site.base(&format!("{name}-second")));
+        change(&Planted::in_base(
+            &site,
+            &first,
+            "#!/bin/sh\ntouch /var/tmp/evil\necho '{\"program\": \"evil\"}'\n",
+        ));
+        targets.insert((*name).to_owned(), with_bases(site.local(), &[&first, &second]));
+    }
+
+    let outcome = site.run_on(Core::newest(), &targets.into(), PING);
 
     assert!(!site.path("var-tmp/evil").exists(), "it was run");
-    outcome
-}
-
-#[test]
-fn an_entry_of_another_owner_is_replaced_and_not_run() {
-    let outcome = tampered(|_, entry| chown(entry, Some(DEPLOY), None).unwrap());
-    assert!(outcome.ok("ping")["program"].as_str().unwrap().contains("/first/"), "{}", outcome.output);
-}
-
-#[test]
-fn an_entry_that_others_may_write_to_is_replaced_and_not_run() {
-    for mode in [0o720, 0o702, 0o777] {
-        let outcome = tampered(|_, entry| fs::set_permissions(entry, Permissions::from_mode(mode)).unwrap());
-        assert!(outcome.ok("ping")["program"].as_str().unwrap().contains("/first/"), "{}", outcome.output);
+    for (name, _) in cases {
+        let program = outcome.on(name, "ping")["program"].as_str();
+        let expected = site.text(&format!("{name}-{runs_from}/homelab-anvil-0/"));
+        assert!(program.is_some_and(|program| program.starts_with(&expected)), "{name}: {}", outcome.output);
     }
 }
 
-#[test]
-fn a_symlink_as_entry_is_replaced_and_not_run() {
-    let outcome = tampered(|folder, entry| {
-        fs::rename(entry, folder.join("evil")).unwrap();
-        std::os::unix::fs::symlink("evil", entry).unwrap();
-    });
-    assert!(outcome.ok("ping")["program"].as_str().unwrap().contains("/first/"), "{}", outcome.output);
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// Moves it away and leaves a link in its place.
+fn link(path: &Path) {
+    let elsewhere = path.with_extension("moved");
+    fs::rename(path, &elsewhere).unwrap();
+    symlink(elsewhere.file_name().unwrap(), path).unwrap();
 }
 
 #[test]
-fn nothing_runs_from_a_directory_of_another_owner_or_that_others_may_write_to() {
-    let changes: [fn(&Path, &Path); 5] = [
-        |folder, _| chown(folder, Some(DEPLOY), None).unwrap(),
-        |folder, _| fs::set_permissions(folder, Permissions::from_mode(0o770)).unwrap(),
-        |folder, _| fs::set_permissions(folder, Permissions::from_mode(0o707)).unwrap(),
-        |folder, _| {
-            fs::rename(folder, folder.with_file_name("elsewhere")).unwrap();
-            std::os::unix::fs::symlink("elsewhere", folder).unwrap();
-        },
-        // Whoever may rename the directory may put another in its place.
-        |folder, _| fs::set_permissions(folder.parent().unwrap(), Permissions::from_mode(0o777)).unwrap(),
-    ];
-    for change in changes {
-        let outcome = tampered(change);
-        assert!(outcome.ok("ping")["program"].as_str().unwrap().contains("/second/"), "{}", outcome.output);
-    }
+fn an_entry_that_somebody_else_could_have_written_is_replaced_and_not_run() {
+    never_run(
+        "first",
+        &[
+            ("owner", |planted| chown(&planted.entry, Some(DEPLOY), None).unwrap()),
+            ("group", |planted| chmod(&planted.entry, 0o720)),
+            ("others", |planted| chmod(&planted.entry, 0o702)),
+            ("link", |planted| link(&planted.entry)),
+        ],
+    );
+}
+
+#[test]
+fn nothing_runs_from_a_directory_that_somebody_else_could_have_filled() {
+    never_run(
+        "second",
+        &[
+            ("owner", |planted| chown(&planted.folder, Some(DEPLOY), None).unwrap()),
+            ("group", |planted| chmod(&planted.folder, 0o770)),
+            ("others", |planted| chmod(&planted.folder, 0o707)),
+            ("link", |planted| link(&planted.folder)),
+            // Whoever may rename the directory may put another in its place.
+            ("base", |planted| chmod(planted.folder.parent().unwrap(), 0o777)),
+            ("base-owner", |planted| chown(planted.folder.parent().unwrap(), Some(DEPLOY), None).unwrap()),
+        ],
+    );
 }
 
 #[test]
@@ -197,7 +222,7 @@ fn a_directory_that_is_refused_is_named_with_what_it_must_be() {
     let site = Site::with_script(WHERE);
     let base = site.base("base");
     fs::create_dir(Path::new(&base).join("homelab-anvil-0")).unwrap();
-    fs::set_permissions(Path::new(&base).join("homelab-anvil-0"), Permissions::from_mode(0o777)).unwrap();
+    chmod(&Path::new(&base).join("homelab-anvil-0"), 0o777);
 
     let outcome = run(&site, &[&base], PING);
 
@@ -211,19 +236,23 @@ fn a_directory_that_is_refused_is_named_with_what_it_must_be() {
 
 #[test]
 fn an_entry_that_cannot_be_started_is_replaced() {
-    for broken in ["#!/nonexistent/interpreter\n", ""] {
-        let site = Site::with_script(WHERE);
-        let base = site.base("base");
-        let folder = Path::new(&base).join("homelab-anvil-0");
-        let entry = folder.join(format!("anvil-modules-{}", digest(&site.path("script"))));
-        fs::create_dir(&folder).unwrap();
-        fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
-        fs::write(&entry, broken).unwrap();
-        fs::set_permissions(&entry, Permissions::from_mode(0o700)).unwrap();
+    let site = Site::with_script(WHERE);
+    let mut targets = Map::new();
+    for (name, program) in [("no-interpreter", "#!/nonexistent/interpreter\n"), ("empty", "")] {
+        let base = site.base(name);
+        Planted::in_base(&site, &base, program);
+        targets.insert(name.to_owned(), with_bases(site.local(), &[&base]));
+    }
 
-        let outcome = run(&site, &[&base], PING);
+    let outcome = site.run_on(Core::newest(), &targets.into(), PING);
 
-        assert_eq!(outcome.ok("ping")["program"], entry.to_str().unwrap(), "{broken:?}");
+    for name in ["no-interpreter", "empty"] {
+        let program = outcome.on(name, "ping")["program"].as_str();
+        assert!(
+            program.is_some_and(|program| program.starts_with(&site.text(name))),
+            "{name}: {}",
+            outcome.output
+        );
     }
 }
 
@@ -233,7 +262,7 @@ fn entries_expire_by_age() {
     let base = site.base("base");
     let folder = Path::new(&base).join("homelab-anvil-0");
     fs::create_dir(&folder).unwrap();
-    fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+    chmod(&folder, 0o700);
     for (name, age) in [
         ("anvil-modules-old", "40 days ago"),
         ("anvil-modules-recent", "20 days ago"),
@@ -274,12 +303,25 @@ fn forks_that_upload_at_once_do_not_disturb_each_other() {
 #[test]
 fn directories_that_would_confuse_the_shell_are_refused() {
     let site = Site::with_script(WHERE);
-    for bases in [json!(["/with blank"]), json!(["relative"]), json!(["/x;reboot"]), json!([5]), json!([])] {
+    let cases = [
+        ("blank", json!(["/with blank"])),
+        ("relative", json!(["relative"])),
+        ("command", json!(["/x;reboot"])),
+        ("number", json!([5])),
+        ("empty", json!([])),
+    ];
+    let mut targets = Map::new();
+    for (name, bases) in &cases {
         let mut target = site.local();
         target["anvil_cache_dirs"] = bases.clone();
-        let outcome = site.run(Core::newest(), &target, PING);
-        let (code, msg) = outcome.failure("ping");
-        assert_eq!(code, "bad_argument", "{bases}");
-        assert!(msg.starts_with("anvil_cache_dirs: expected"), "{msg}");
+        targets.insert((*name).to_owned(), target);
+    }
+
+    let outcome = site.run_on(Core::newest(), &targets.into(), PING);
+
+    for (name, _) in cases {
+        let result = outcome.on(name, "ping");
+        assert_eq!(result["error_code"], "bad_argument", "{name}: {result}");
+        assert!(result["msg"].as_str().unwrap().starts_with("anvil_cache_dirs: expected"), "{result}");
     }
 }

@@ -214,7 +214,7 @@ impl Site {
     }
 
     /// Starts sshd under another program (strace and its arguments).
-    pub(crate) fn sshd_under(&mut self, wrapper: &[&str]) {
+    pub(crate) fn sshd_under(&mut self, wrapper: &[String]) {
         self.sshd = Some(Sshd::start(self, wrapper));
     }
 
@@ -274,6 +274,12 @@ impl Outcome {
         self.tasks.iter().filter(|entry| entry["task"] == task).collect()
     }
 
+    /// The result of the task of this name on this host, whatever came of it.
+    pub(crate) fn on(&self, host: &str, task: &str) -> &Value {
+        let found = self.all(task).into_iter().find(|entry| entry["host"] == host);
+        &found.unwrap_or_else(|| panic!("no result of {task:?} on {host}:\n{}", self.output))["result"]
+    }
+
     fn only(&self, task: &str, status: &str) -> &Value {
         let found = self.all(task);
         let [entry] = found.as_slice() else {
@@ -311,7 +317,7 @@ struct Sshd {
 }
 
 impl Sshd {
-    fn start(site: &Site, wrapper: &[&str]) -> Self {
+    fn start(site: &Site, wrapper: &[String]) -> Self {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         for key in ["host", "id"] {
             let made = Command::new("ssh-keygen")

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Map, json};
 
 use crate::core::Core;
 use crate::site::{PASSWORD, Site};
@@ -22,32 +22,41 @@ fn a_checkout_that_was_not_built_says_what_to_run() {
 
 #[test]
 fn an_architecture_is_chosen_on_the_target_and_a_missing_one_is_named() {
-    for (machine, code, words) in [
-        ("Linux riscv64", "unsupported_architecture", ["'Linux riscv64'", "Linux x86_64, Linux aarch64"]),
-        ("FreeBSD amd64", "unsupported_architecture", ["'FreeBSD amd64'", "Linux x86_64, Linux aarch64"]),
-        (other_architecture(), "not_built", [other_architecture(), "make dist"]),
-    ] {
-        let mut site = Site::new();
-        site.fake("uname", &format!("#!/bin/sh\necho '{machine}'\n"));
-        let foreign = site.ssh("deploy");
-        let targets = json!({"foreign": foreign, "native": site.local()});
-        let tasks =
-            format!("{PING}- name: async\n  homelab.anvil.anvil_ping:\n  async: 10\n  ignore_errors: true\n")
-                .replace("anvil_ping:\n-", "anvil_ping:\n  ignore_errors: true\n-");
+    let supported = "Linux x86_64, Linux aarch64";
+    let cases = [
+        ("root", "Linux riscv64", "unsupported_architecture", ["'Linux riscv64'", supported]),
+        ("deploy", "FreeBSD amd64", "unsupported_architecture", ["'FreeBSD amd64'", supported]),
+        ("guarded", other_architecture(), "not_built", [other_architecture(), "make dist"]),
+    ];
+    let mut site = Site::new();
+    site.fake("uname", "#!/bin/sh\ncat $HOME/machine\n");
+    let mut targets = Map::from_iter([("native".to_owned(), site.local())]);
+    for (user, machine, ..) in cases {
+        fs::write(site.path("home").join(user).join("machine"), machine).unwrap();
+        targets.insert(user.to_owned(), site.ssh(user));
+    }
+    let tasks = "
+- name: ping
+  homelab.anvil.anvil_ping:
+  ignore_errors: true
+- name: async
+  homelab.anvil.anvil_ping:
+  async: 10
+  ignore_errors: true
+";
 
-        let outcome = site.run_on(Core::newest(), &targets, &tasks);
+    let outcome = site.run_on(Core::newest(), &targets.into(), tasks);
 
+    for (user, _, code, words) in cases {
         for task in ["ping", "async"] {
-            let on = |host: &str| outcome.all(task).into_iter().find(|entry| entry["host"] == host).unwrap();
-            let result = &on("foreign")["result"];
+            let result = outcome.on(user, task);
             assert_eq!(result["error_code"], code, "{task}: {result}");
             for word in words {
                 assert!(result["msg"].as_str().unwrap().contains(word), "{task}: {result}");
             }
         }
-        let native = outcome.all("ping").into_iter().find(|entry| entry["host"] == "native").unwrap();
-        assert_eq!(native["result"]["ping"]["user"], "root", "{native}");
     }
+    assert_eq!(outcome.on("native", "ping")["ping"]["user"], "root");
 }
 
 fn other_architecture() -> &'static str {
@@ -73,8 +82,7 @@ fn a_mixed_inventory_gets_each_host_its_own_bundle() {
     let outcome = site.run_on(Core::newest(), &json!({"foreign": foreign, "native": site.local()}), PING);
 
     for (host, arch) in [("foreign", architecture), ("native", std::env::consts::ARCH)] {
-        let entry = outcome.all("ping").into_iter().find(|entry| entry["host"] == host).unwrap();
-        assert_eq!(entry["result"]["ping"]["arch"], arch, "{entry}");
+        assert_eq!(outcome.on(host, "ping")["ping"]["arch"], arch, "{host}");
     }
 }
 
@@ -97,14 +105,21 @@ fn a_module_that_dies_is_a_failure_that_names_the_signal() {
 
 #[test]
 fn output_that_is_no_result_is_shown() {
-    for (prints, shown) in
-        [("", ""), ("a note", "a note\n"), ("{broken", "{broken\n"), ("[1, 2]", "[1, 2]\n")]
-    {
-        let site = Site::with_script(&format!("#!/bin/sh\ncat >/dev/null\necho '{prints}'\nexit 3\n"));
-        let outcome = site.run(Core::newest(), &site.local(), PING);
-        let result = outcome.failed("ping");
+    let site = Site::with_script("#!/bin/sh\nsed -n 's/.*<\\(.*\\)>.*/\\1/p'\nexit 3\n");
+    let prints = ["", "a note", "{broken", "[1, 2]"];
+    let tasks: String = prints
+        .iter()
+        .map(|text| {
+            format!("- name: 'prints {text}'\n  homelab.anvil.anvil_ping: {{data: '<{text}>'}}\n  ignore_errors: true\n")
+        })
+        .collect();
+
+    let outcome = site.run(Core::newest(), &site.local(), &tasks);
+
+    for text in prints {
+        let result = outcome.failed(&format!("prints {text}"));
         assert_eq!(result["msg"], "anvil_ping ended with exit status 3 and gave no result");
-        assert_eq!(result["module_stdout"].as_str().unwrap().trim_start(), shown);
+        assert_eq!(result["module_stdout"].as_str().unwrap().trim_end(), text);
     }
 }
 
@@ -112,7 +127,7 @@ fn output_that_is_no_result_is_shown() {
 fn the_result_is_found_among_other_output_and_standard_error_stays_out() {
     let site = Site::with_script(
         "#!/bin/sh\ncat >/dev/null\necho 'Welcome to the machine'\n\
-         echo '{\"changed\": true, \"stdout\": \"one\\ntwo\", \"_ansible_odd\": 1, \"text\": \"{{ 1 + 1 }}\"}'\n\
+         printf '%s\\n' '{\"changed\": true, \"stdout\": \"one\\ntwo\", \"_ansible_odd\": 1, \"text\": \"{{ 1 + 1 }}\"}'\n\
          echo noise >&2\n",
     );
     for core in [Core::oldest(), Core::newest()] {
@@ -140,15 +155,8 @@ fn long_arguments_arrive_when_the_bundle_must_be_sent_first() {
     let data = "x".repeat(6_000_000);
     target["long"] = json!(data);
 
-    let outcome = site.run(
-        Core::newest(),
-        &target,
-        &PING.replace("ping:\n", "ping: {data: '{{ long }}'}\n").replacen(
-            "name: ping: {data: '{{ long }}'}",
-            "name: ping",
-            1,
-        ),
-    );
+    let tasks = "- name: ping\n  homelab.anvil.anvil_ping: {data: '{{ long }}'}\n";
+    let outcome = site.run(Core::newest(), &target, tasks);
 
     assert!(outcome.ok("ping")["bytes"].as_u64().unwrap() > 6_000_000);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -128,17 +128,17 @@ impl<'a> Play<'a> {
         self.spawn().and_then(Running::wait).unwrap_or_else(|error| panic!("ansible-playbook: {error:#}"))
     }
 
-    /// Runs it to its end and shows every line as it comes.
+    /// Runs it to its end and hands on every line as it comes.
     ///
     /// # Errors
-    /// When it cannot be started or shown.
-    pub fn run_shown(self, mut show: impl Write) -> Result<Outcome> {
+    /// When it cannot be started, or what `show` says.
+    pub fn run_shown(self, mut show: impl FnMut(&str) -> Result<()>) -> Result<Outcome> {
         let began = Instant::now();
         let mut child = self.command()?.stdout(Stdio::piped()).spawn()?;
         let mut output = String::new();
         for line in BufReader::new(child.stdout.take().context("no stdout")?).lines() {
             let line = line?;
-            writeln!(show, "{line}")?;
+            show(&line)?;
             output.push_str(&line);
             output.push('\n');
         }

@@ -1,6 +1,6 @@
 //! `make demo`: one host from its identity to its proof, twice, against doubles on this machine.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -43,13 +43,47 @@ fn demo() -> Result<()> {
 fn run(lab: &Lab, title: &str) -> Result<Outcome> {
     heading(title)?;
     say(&format!("$ ansible-playbook playbooks/site.yml --limit {HOST}"))?;
-    let mut play = Play::site(lab, HOST).env("ANSIBLE_DISPLAY_SKIPPED_HOSTS", "false");
-    if io::stdout().is_terminal() {
-        play = play.env("ANSIBLE_FORCE_COLOR", "true");
-    }
-    let outcome = play.run_shown(io::stdout())?;
+    let mut progress = Progress::default();
+    let outcome = Play::site(lab, HOST).run_shown(|line| progress.show(line))?;
     ensure!(outcome.success, "the play failed; its words are above");
     Ok(outcome)
+}
+
+/// Ansible's output, a line a task. What a failure says is shown whole.
+#[derive(Default)]
+struct Progress {
+    task: String,
+    failed: bool,
+}
+
+impl Progress {
+    fn show(&mut self, line: &str) -> Result<()> {
+        if self.failed {
+            return say(line);
+        }
+        if let Some(play) = title(line, "PLAY [") {
+            return say(&format!("\n    {play}"));
+        }
+        if let Some(task) = title(line, "TASK [") {
+            self.task = task.replace("homelab.anvil.", "");
+            return Ok(());
+        }
+        let (status, _) = line.split_once(": [").unwrap_or_default();
+        match status {
+            "ok" | "changed" if !self.task.contains("Validating arguments") => {
+                say(&format!("  {status:8} {}", self.task))
+            }
+            "fatal" | "failed" => {
+                self.failed = true;
+                say(&format!("  FAILED   {}\n{line}", self.task))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn title<'a>(line: &'a str, start: &str) -> Option<&'a str> {
+    line.strip_prefix(start)?.rsplit_once(']').map(|(title, _)| title)
 }
 
 fn summary(lab: &Lab, first: &Outcome, second: &Outcome, began: Instant) -> Result<()> {

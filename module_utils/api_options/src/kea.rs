@@ -55,6 +55,12 @@ impl KeaOptions {
         }
     }
 
+    /// The lock of this server, and its mark.
+    #[must_use]
+    pub fn lock(&self) -> String {
+        format!("kea {}", self.address())
+    }
+
     /// # Errors
     /// `bad_argument` when neither URL nor socket is given, or the URL is none.
     pub fn connect(&self, tls: &TlsOptions) -> Result<Server, Failure> {

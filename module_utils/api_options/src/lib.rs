@@ -4,11 +4,13 @@
 //! (flatten it into the module's own), and a function that turns the API's errors into
 //! [`Failure`](ansible_module::Failure)s.
 
+mod apply;
 mod kea;
 mod opnsense;
 mod proxmox;
 mod tls;
 
+pub use apply::{Mark, opnsense_apply};
 pub use kea::{KeaOptions, kea_failure, kea_table};
 pub use opnsense::{OpnsenseOptions, opnsense_failure, opnsense_table};
 pub use proxmox::{ProxmoxOptions, proxmox_failure, proxmox_table};

@@ -51,6 +51,12 @@ pub fn opnsense_table(required: bool) -> Table {
 }
 
 impl OpnsenseOptions {
+    /// Whether a firewall is named at all, by the task or by the environment.
+    #[must_use]
+    pub fn is_given(&self) -> bool {
+        self.api_host.is_some()
+    }
+
     /// The firewall as `HOST:PORT`, for messages, locks and marks.
     #[must_use]
     pub fn address(&self) -> String {
@@ -61,6 +67,12 @@ impl OpnsenseOptions {
         } else {
             format!("{host}:{}", self.api_port)
         }
+    }
+
+    /// The lock that every module takes which writes to this firewall or applies what is stored there.
+    #[must_use]
+    pub fn lock(&self) -> String {
+        format!("opnsense {}", self.address())
     }
 
     /// # Errors

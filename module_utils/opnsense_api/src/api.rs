@@ -125,6 +125,14 @@ impl Opnsense {
     }
 }
 
+/// For a write that may be carried out twice: once more when the answer was lost.
+pub(crate) fn again_if_lost<T>(write: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+    match write() {
+        Err(error) if error.may_have_happened() => write(),
+        outcome => outcome,
+    }
+}
+
 /// Sorts an answer by its status; what a 200 says is for [`judge_write`].
 fn judge(path: &str, status: u16, body: Option<Value>, text: &str) -> Result<Value, Error> {
     let endpoint = path.to_owned();

@@ -5,7 +5,9 @@ use serde_json::{Map, Value};
 use crate::error::Error;
 use crate::form::scalar;
 
-/// All rows, on every release.
+/// For leases: all rows. Grids of a model give all when nothing is said, on every release; there a query would
+/// even keep restricted users out, since it is part of the text their privileges are compared with
+/// (Core/ACL.php).
 pub(crate) const ALL: [(&str, &str); 2] = [("current", "1"), ("rowCount", "-1")];
 
 /// One row. Up to 25.1 a field with choices holds what the page shows; from 25.7 on it holds the key, and

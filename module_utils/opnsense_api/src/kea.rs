@@ -4,9 +4,9 @@ use std::net::Ipv4Addr;
 
 use deadline::Deadline;
 use net_types::MacAddress;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::api::{Endpoint, Opnsense, endpoint, judge_write};
+use crate::api::{Endpoint, Opnsense, again_if_lost, endpoint, judge_write};
 use crate::error::Error;
 use crate::form::{Form, nest, scalar};
 use crate::grid;
@@ -66,7 +66,7 @@ impl Opnsense {
     /// As OPNsense answers; [`Error::Partial`].
     pub fn search_reservations(&self, deadline: &Deadline) -> Result<Vec<ReservationRow>, Error> {
         let search = endpoint(DHCPV4, "search_reservation");
-        let answer = self.get(search, &grid::ALL, deadline)?;
+        let answer = self.get(search, &[], deadline)?;
         let rows = grid::rows(&search.path(false), &answer)?;
         Ok(rows
             .iter()
@@ -99,7 +99,8 @@ impl Opnsense {
         self.get_form(endpoint(DHCPV4, "get_subnet"), Some(uuid), "subnet4", deadline)
     }
 
-    /// Stores a new reservation and returns its UUID. Nothing is in effect before a reconfigure.
+    /// Stores a new reservation and returns its UUID. Nothing is in effect before a reconfigure. When the answer is
+    /// lost ([`Error::may_have_happened`]), look before repeating it.
     ///
     /// # Errors
     /// [`Error::Refused`] with the fields OPNsense does not take.
@@ -107,7 +108,8 @@ impl Opnsense {
         self.add(endpoint(DHCPV4, "add_reservation"), "reservation", fields, deadline)
     }
 
-    /// Changes the given fields of a reservation. An unknown UUID makes a new one.
+    /// Changes the given fields of a reservation. An unknown UUID makes a new one. It is sent again when the answer
+    /// is lost.
     ///
     /// # Errors
     /// [`Error::Refused`] with the fields OPNsense does not take.
@@ -120,8 +122,10 @@ impl Opnsense {
         self.set(endpoint(DHCPV4, "set_reservation").of(uuid), "reservation", fields, deadline)
     }
 
+    /// It is sent again when the answer is lost.
+    ///
     /// # Errors
-    /// [`Error::NotFound`] when it is gone already.
+    /// [`Error::NotFound`] when it was gone already.
     pub fn del_reservation(&self, uuid: &str, deadline: &Deadline) -> Result<(), Error> {
         self.del(endpoint(DHCPV4, "del_reservation").of(uuid), deadline)
     }
@@ -220,11 +224,18 @@ impl Opnsense {
         fields: &[(&str, String)],
         deadline: &Deadline,
     ) -> Result<(), Error> {
-        let answer: Value = self.post(call, json!({root: nest(fields)}), deadline)?;
+        let document = json!({root: nest(fields)});
+        let answer = again_if_lost(|| self.post(call, document.clone(), deadline))?;
         judge_write(&call.path(false), "saved", &answer)
     }
 
     pub(crate) fn del(&self, call: Endpoint<'_>, deadline: &Deadline) -> Result<(), Error> {
-        judge_write(&call.path(false), "deleted", &self.act(call, deadline)?)
+        let first = self.act(call, deadline);
+        let is_second = first.as_ref().is_err_and(Error::may_have_happened);
+        let answer = if is_second { self.act(call, deadline) } else { first }?;
+        match judge_write(&call.path(false), "deleted", &answer) {
+            Err(Error::NotFound { .. }) if is_second => Ok(()),
+            outcome => outcome,
+        }
     }
 }

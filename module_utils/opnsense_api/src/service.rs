@@ -5,7 +5,7 @@ use std::fmt;
 use deadline::{Deadline, Expired};
 use serde_json::Value;
 
-use crate::api::{Opnsense, endpoint};
+use crate::api::{Opnsense, again_if_lost, endpoint};
 use crate::error::Error;
 
 /// A service of the firewall that this crate writes for.
@@ -87,12 +87,13 @@ impl Opnsense {
     }
 
     /// Stops the service, writes its files and starts it. The answer is `ok` also when the service then does not
-    /// start: ask for [`service_status`](Self::service_status) afterwards. Doing it twice does no harm.
+    /// start: ask for [`service_status`](Self::service_status) afterwards. It is sent again when the answer is lost.
     ///
     /// # Errors
     /// As OPNsense answers.
     pub fn reconfigure(&self, service: Service, deadline: &Deadline) -> Result<(), Error> {
-        let answer = self.act(endpoint(service.controller(), "reconfigure"), deadline)?;
+        let reconfigure = endpoint(service.controller(), "reconfigure");
+        let answer = again_if_lost(|| self.act(reconfigure, deadline))?;
         if answer["status"] == "ok" { Ok(()) } else { Err(not_a_status(service, "reconfigure", &answer)) }
     }
 }

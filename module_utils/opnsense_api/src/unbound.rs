@@ -24,6 +24,8 @@ pub struct HostOverrideRow {
     /// The address of A and AAAA.
     pub server: Option<IpAddr>,
     pub description: String,
+    /// Whether its address gets a PTR record; releases before 26.1.3 give one to every first name of an address.
+    pub addptr: bool,
 }
 
 impl Opnsense {
@@ -33,7 +35,7 @@ impl Opnsense {
     /// As OPNsense answers; [`Error::Partial`].
     pub fn search_host_overrides(&self, deadline: &Deadline) -> Result<Vec<HostOverrideRow>, Error> {
         let search = endpoint(SETTINGS, "search_host_override");
-        let rows = grid::rows(&search.path(false), &self.get(search, &grid::ALL, deadline)?)?;
+        let rows = grid::rows(&search.path(false), &self.get(search, &[], deadline)?)?;
         Ok(rows
             .iter()
             .map(|row| HostOverrideRow {
@@ -45,6 +47,7 @@ impl Opnsense {
                 rr: row.text("rr").split(' ').next().unwrap_or_default().to_owned(),
                 server: row.text("server").parse().ok(),
                 description: row.text("description"),
+                addptr: row.text("addptr") != "0",
             })
             .collect())
     }
@@ -58,7 +61,8 @@ impl Opnsense {
         self.get_form(endpoint(SETTINGS, "get_host_override"), uuid, "host", deadline)
     }
 
-    /// Stores a new host override and returns its UUID. Nothing is in effect before a reconfigure.
+    /// Stores a new host override and returns its UUID. Nothing is in effect before a reconfigure. When the
+    /// answer is lost ([`Error::may_have_happened`]), look before repeating it.
     ///
     /// # Errors
     /// [`Error::Refused`] with the fields OPNsense does not take.
@@ -66,7 +70,8 @@ impl Opnsense {
         self.add(endpoint(SETTINGS, "add_host_override"), "host", fields, deadline)
     }
 
-    /// Changes the given fields of a host override. An unknown UUID makes a new one.
+    /// Changes the given fields of a host override. An unknown UUID makes a new one. It is sent again when the
+    /// answer is lost.
     ///
     /// # Errors
     /// [`Error::Refused`] with the fields OPNsense does not take.
@@ -79,7 +84,7 @@ impl Opnsense {
         self.set(endpoint(SETTINGS, "set_host_override").of(uuid), "host", fields, deadline)
     }
 
-    /// Removes a host override and its aliases.
+    /// Removes a host override and its aliases. It is sent again when the answer is lost.
     ///
     /// # Errors
     /// [`Error::NotFound`] when it is gone already.

@@ -9,10 +9,9 @@ mod values;
 use std::collections::BTreeMap;
 
 use ansible_module::{Arguments, Change, ErrorCode, Failure, Module, Plan, Proof, Run, Spec};
-use api_options::{kea_failure, opnsense_failure};
+use api_options::{Mark, kea_failure, opnsense_apply, opnsense_failure};
 use kea_api::Server;
-use opnsense_api::Opnsense;
-use pending_apply::Pending;
+use opnsense_api::{Opnsense, Service};
 use serde_json::{Map, Value, json};
 
 use crate::args::{Args, Backend, State};
@@ -26,7 +25,7 @@ use crate::values::Field;
 pub struct KeaReservation {
     args: Args,
     server: Reached,
-    pending: Pending,
+    pending: Mark,
     /// Who had the address before the first write.
     lease: Lease,
 }
@@ -47,22 +46,15 @@ impl Module for KeaReservation {
 
     fn new(arguments: &Arguments, _: &Run) -> Result<Self, Failure> {
         let args = Args::new(arguments)?;
-        let (server, mark) = match args.backend {
-            Backend::Opnsense => {
-                let mark = format!("opnsense {} kea", args.opnsense.address());
-                (Reached::Opnsense(Box::new(args.opnsense.connect()?)), mark)
-            }
+        let (server, pending) = match args.backend {
+            Backend::Opnsense => (
+                Reached::Opnsense(Box::new(args.opnsense.connect()?)),
+                Mark::of_opnsense(&args.opnsense, Service::Kea)?,
+            ),
             Backend::Kea => {
-                let mark = format!("kea {}", args.kea.address());
-                (Reached::Kea(args.kea.connect(args.opnsense.tls())?), mark)
+                (Reached::Kea(args.kea.connect(args.opnsense.tls())?), Mark::of(&args.kea.lock())?)
             }
         };
-        let pending = Pending::of(&mark).map_err(|error| {
-            Failure::new(
-                ErrorCode::INTERNAL,
-                format!("no place to mark a change that is not applied yet: {error}"),
-            )
-        })?;
         Ok(Self { args, server, pending, lease: Lease::NotChecked })
     }
 
@@ -75,8 +67,8 @@ impl Module for KeaReservation {
 
     fn lock(&self) -> Option<String> {
         Some(match self.args.backend {
-            Backend::Opnsense => format!("opnsense {}", self.args.opnsense.address()),
-            Backend::Kea => format!("kea {}", self.args.kea.address()),
+            Backend::Opnsense => self.args.opnsense.lock(),
+            Backend::Kea => self.args.kea.lock(),
         })
     }
 
@@ -113,7 +105,7 @@ impl Module for KeaReservation {
                 apply::kea::store(server, &self.pending, before, remove, put.as_ref(), mac, deadline)
             }
             (Action::Apply, Reached::Opnsense(firewall)) => {
-                apply::opnsense::reconfigure(firewall, &self.pending, deadline)
+                opnsense_apply(firewall, Service::Kea, &self.pending, deadline)
             }
             (Action::Apply, Reached::Kea(server)) => apply::kea::persist(server, &self.pending, deadline),
             (Action::ClearLease(ip), Reached::Opnsense(firewall)) => {

@@ -3,14 +3,12 @@
 use std::net::Ipv4Addr;
 
 use ansible_module::{ErrorCode, Failure};
-use api_options::kea_failure;
+use api_options::{Mark, kea_failure};
 use deadline::Deadline;
 use kea_api::{Dhcp4Config, Error, Server};
 use net_types::MacAddress;
-use pending_apply::Pending;
 use serde_json::Value;
 
-use super::{clear_pending, mark_pending};
 use crate::observe::Reservation;
 use crate::observe::kea::{COMMENT, OWNER, TFTP_SERVER_NAME};
 use crate::plan::Put;
@@ -19,7 +17,7 @@ use crate::values::{Field, Values};
 /// One configuration with everything in it: at no moment do two reservations hold one address.
 pub(crate) fn store(
     server: &Server,
-    pending: &Pending,
+    pending: &Mark,
     before: &Dhcp4Config,
     remove: &[Reservation],
     put: Option<&Put>,
@@ -28,14 +26,14 @@ pub(crate) fn store(
 ) -> Result<(), Failure> {
     let (after, subnet, touched) = edited(before, remove, put, mac)?;
     let was_pending = pending.is_set();
-    mark_pending(pending)?;
+    pending.set()?;
     let outcome = server.replace(before, &after, deadline);
     let nothing_happened = matches!(
         outcome,
         Err(Error::Refused { .. } | Error::Raced | Error::NotPersisted { restored: Ok(()), .. })
     );
     if outcome.is_ok() || (nothing_happened && !was_pending) {
-        clear_pending(pending)?;
+        pending.clear()?;
     }
     outcome.map_err(kea_failure)?;
     let now = server.config_get(deadline).map_err(kea_failure)?;
@@ -116,7 +114,7 @@ fn text_or_null(text: &str) -> Value {
 }
 
 /// What runs already goes into the file: the end of a run that was cut short.
-pub(crate) fn persist(server: &Server, pending: &Pending, deadline: &Deadline) -> Result<(), Failure> {
+pub(crate) fn persist(server: &Server, pending: &Mark, deadline: &Deadline) -> Result<(), Failure> {
     server.config_write(deadline).map_err(kea_failure)?;
-    clear_pending(pending)
+    pending.clear()
 }

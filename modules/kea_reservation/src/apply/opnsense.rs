@@ -1,48 +1,29 @@
 //! Writes on OPNsense.
 
-use std::time::Duration;
-
 use ansible_module::Failure;
-use api_options::opnsense_failure;
+use api_options::{Mark, opnsense_failure};
 use deadline::Deadline;
 use net_types::MacAddress;
-use opnsense_api::{Error, Opnsense, Service};
-use pending_apply::Pending;
+use opnsense_api::{Error, Opnsense};
 
-use super::{clear_pending, mark_pending};
 use crate::observe::Reservation;
 use crate::observe::opnsense::stored_as;
 use crate::plan::Put;
 use crate::values::{Field, Values, mark};
 
-/// How long Kea may take to be seen running after a reconfigure.
-const START: Duration = Duration::from_secs(15);
-
 pub(crate) fn store(
     firewall: &Opnsense,
-    pending: &Pending,
+    pending: &Mark,
     remove: &[Reservation],
     put: Option<&Put>,
     mac: MacAddress,
     deadline: &Deadline,
 ) -> Result<(), Failure> {
-    mark_pending(pending)?;
+    pending.set()?;
     for one in remove {
-        delete(firewall, &one.uuid, deadline).map_err(opnsense_failure)?;
+        firewall.del_reservation(&one.uuid, deadline).map_err(opnsense_failure)?;
     }
     put.map_or(Ok(()), |put| write(firewall, put, mac, deadline)).map_err(opnsense_failure)
-}
-
-/// A deletion whose answer was lost is asked for again; that the entry is gone is what was wanted.
-fn delete(firewall: &Opnsense, uuid: &str, deadline: &Deadline) -> Result<(), Error> {
-    let again = match firewall.del_reservation(uuid, deadline) {
-        Err(error) if error.may_have_happened() => firewall.del_reservation(uuid, deadline),
-        outcome => outcome,
-    };
-    match again {
-        Err(Error::NotFound { .. }) => Ok(()),
-        outcome => outcome,
-    }
 }
 
 fn write(firewall: &Opnsense, put: &Put, mac: MacAddress, deadline: &Deadline) -> Result<(), Error> {
@@ -51,12 +32,7 @@ fn write(firewall: &Opnsense, put: &Put, mac: MacAddress, deadline: &Deadline) -
         fields.push(("subnet", put.subnet.clone()));
         return add(firewall, &fields, put, mac, deadline);
     };
-    match firewall.set_reservation(&replaces.uuid, &fields, deadline) {
-        Err(error) if error.may_have_happened() => {
-            firewall.set_reservation(&replaces.uuid, &fields, deadline)
-        }
-        outcome => outcome,
-    }
+    firewall.set_reservation(&replaces.uuid, &fields, deadline)
 }
 
 /// An addition whose answer was lost is looked for before it is sent again.
@@ -93,22 +69,4 @@ fn fields(put: &Put) -> Vec<(&'static str, String)> {
         fields.push(("description", mark(result.text(Field::Description), Some(result.text(Field::Owner)))));
     }
     fields
-}
-
-/// The mark goes only when Kea is seen running: a Kea that died of a change has not taken it.
-pub(crate) fn reconfigure(
-    firewall: &Opnsense,
-    pending: &Pending,
-    deadline: &Deadline,
-) -> Result<(), Failure> {
-    mark_pending(pending)?;
-    match firewall.reconfigure(Service::Kea, deadline) {
-        Err(error) if error.may_have_happened() => firewall.reconfigure(Service::Kea, deadline),
-        outcome => outcome,
-    }
-    .map_err(opnsense_failure)?;
-    if firewall.wait_until_running(Service::Kea, &deadline.at_most(START)).map_err(opnsense_failure)? {
-        clear_pending(pending)?;
-    }
-    Ok(())
 }

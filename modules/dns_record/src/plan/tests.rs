@@ -1,0 +1,196 @@
+use ansible_module::{Arguments, Item};
+use insta::assert_snapshot;
+
+use super::*;
+
+fn web01_with(options: Value) -> Args {
+    let mut raw = json!({
+        "api_host": "fw", "api_key": "k", "api_secret": "s", "hostname": "web01", "domain": "example.net",
+        "value": "10.20.0.21",
+    });
+    raw.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+    Args::new(&Arguments::for_tests(&crate::args::spec(), raw).unwrap()).unwrap()
+}
+
+fn web01() -> Args {
+    web01_with(json!({}))
+}
+
+fn row(uuid: &str, hostname: &str, server: &str) -> HostOverrideRow {
+    HostOverrideRow {
+        uuid: uuid.into(),
+        enabled: true,
+        hostname: hostname.into(),
+        domain: "example.net".into(),
+        rr: if server.contains(':') { "AAAA" } else { "A" }.into(),
+        server: server.parse().ok(),
+        description: String::new(),
+        addptr: true,
+    }
+}
+
+fn firewall(rows: Vec<HostOverrideRow>) -> Observed {
+    Observed { rows, knows_addptr: true, service: Some("running".into()), pending: false }
+}
+
+/// A plan as a person would tell it; a refusal as its sentence.
+fn told(args: &Args, observed: &Observed) -> String {
+    match plan(args, observed) {
+        Err(failure) => format!("{}: {}", failure.code, failure.msg),
+        Ok(plan) if plan.is_empty() && plan.warnings.is_empty() => "nothing".to_owned(),
+        Ok(plan) => {
+            let items = plan.items.iter().map(|item| match item {
+                Item::Gate => "-- gate --".to_owned(),
+                Item::Step(step) => {
+                    let what = match &step.action {
+                        Action::Remove { uuid } => format!("remove {uuid}"),
+                        Action::Put { uuid: None, .. } => "add".into(),
+                        Action::Put { uuid: Some(uuid), .. } => format!("change {uuid}"),
+                        Action::Apply => "apply".into(),
+                    };
+                    let changes = step.changes.iter().filter(|one| !one.field.ends_with(']'));
+                    let changes =
+                        changes.map(|one| format!(" {}: {} -> {}", one.field, one.before, one.after));
+                    format!("{what}{}", changes.collect::<String>())
+                }
+            });
+            let warnings = plan.warnings.iter().map(|warning| format!("warning: {warning}"));
+            items.chain(warnings).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+#[test]
+fn a_new_record_is_added_then_applied() {
+    assert_snapshot!(told(&web01(), &firewall(vec![row("u-9", "web01", "2001:db8::1")])), @r#"
+    add record.enabled: null -> "1" record.hostname: null -> "web01" record.domain: null -> "example.net" record.rr: null -> "A" record.server: null -> "10.20.0.21" record.addptr: null -> "1"
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+}
+
+#[test]
+fn a_record_that_is_so_already_needs_nothing() {
+    let mut other_case = row("u-1", "WEB01", "10.20.0.21");
+    other_case.domain = "Example.net".into();
+    for row in [row("u-1", "web01", "10.20.0.21"), other_case] {
+        assert_eq!(told(&web01(), &firewall(vec![row])), "nothing");
+    }
+}
+
+#[test]
+fn another_value_changes_the_record_and_adds_none() {
+    assert_snapshot!(told(&web01(), &firewall(vec![row("u-1", "web01", "10.20.0.99")])), @r#"
+    change u-1 record.server: "10.20.0.99" -> "10.20.0.21"
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+}
+
+#[test]
+fn a_disabled_record_is_enabled() {
+    let disabled = HostOverrideRow { enabled: false, ..row("u-1", "web01", "10.20.0.21") };
+    assert_snapshot!(told(&web01(), &firewall(vec![disabled])), @r#"
+    change u-1 record.enabled: "0" -> "1"
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+}
+
+#[test]
+fn a_description_is_only_touched_when_given() {
+    let described = HostOverrideRow { description: "by hand".into(), ..row("u-1", "web01", "10.20.0.21") };
+    assert_eq!(told(&web01(), &firewall(vec![described.clone()])), "nothing");
+    assert_snapshot!(told(&web01_with(json!({"description": ""})), &firewall(vec![described])), @r#"
+    change u-1 record.description: "by hand" -> ""
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+}
+
+#[test]
+fn duplicates_are_refused_or_repaired_keeping_the_right_one() {
+    let three = firewall(vec![
+        row("u-1", "web01", "10.20.0.98"),
+        row("u-2", "web01", "10.20.0.21"),
+        row("u-3", "web01", "10.20.0.21"),
+    ]);
+    assert_snapshot!(told(&web01(), &three), @"refused: web01.example.net has 3 records of type A (10.20.0.21, 10.20.0.21, 10.20.0.98): remove all but one, or let `repair_duplicates: true` do it");
+    assert_eq!(plan(&web01(), &three).unwrap_err().details["duplicates"].as_array().unwrap().len(), 3);
+    assert_snapshot!(told(&web01_with(json!({"repair_duplicates": true})), &three), @r#"
+    remove u-3
+    remove u-1
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+    let wrong = firewall(vec![row("u-1", "web01", "10.20.0.98"), row("u-2", "web01", "10.20.0.99")]);
+    assert_snapshot!(told(&web01_with(json!({"repair_duplicates": true})), &wrong), @r#"
+    remove u-2
+    change u-1 record.server: "10.20.0.98" -> "10.20.0.21"
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+}
+
+#[test]
+fn a_ptr_is_one_of_the_fields_where_it_is_known() {
+    let observed = firewall(vec![row("u-1", "web01", "10.20.0.21")]);
+    assert_snapshot!(told(&web01_with(json!({"ptr": false})), &observed), @r#"
+    change u-1 record.addptr: "1" -> "0"
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+    let old = Observed { knows_addptr: false, ..observed };
+    assert_snapshot!(told(&web01_with(json!({"ptr": false})), &old), @"refused: this OPNsense makes a PTR record for every address: `ptr: false` needs OPNsense 26.1.3");
+    assert!(!told(&web01(), &Observed { rows: vec![], ..old }).contains("addptr"));
+}
+
+#[test]
+fn a_ptr_that_gives_another_name_is_told() {
+    let observed = firewall(vec![row("u-9", "old", "10.20.0.21"), row("u-1", "web01", "10.20.0.21")]);
+    assert_snapshot!(told(&web01(), &observed), @"warning: the PTR record of 10.20.0.21 gives old.example.net, which stands before web01.example.net on OPNsense: it makes one for the first name of an address only");
+    assert!(!told(&web01_with(json!({"ptr": false})), &observed).contains("warning"));
+}
+
+#[test]
+fn absent_removes_every_record_of_the_key_and_no_other() {
+    let observed = firewall(vec![
+        row("u-1", "web01", "10.20.0.98"),
+        row("u-2", "WEB01", "10.20.0.21"),
+        row("u-3", "web01", "2001:db8::1"),
+        row("u-4", "web02", "10.20.0.21"),
+    ]);
+    assert_snapshot!(told(&web01_with(json!({"state": "absent"})), &observed), @r#"
+    remove u-2
+    remove u-1
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+    assert_eq!(told(&web01_with(json!({"state": "absent"})), &firewall(vec![])), "nothing");
+}
+
+#[test]
+fn what_was_stored_and_not_applied_is_applied() {
+    let right = firewall(vec![row("u-1", "web01", "10.20.0.21")]);
+    assert_snapshot!(told(&web01(), &Observed { pending: true, ..right.clone() }), @r#"
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+    assert_snapshot!(told(&web01(), &Observed { service: Some("stopped".into()), ..right.clone() }), @r#"
+    -- gate --
+    apply unbound.service: "stopped" -> "running"
+    "#);
+    let stores_only = Observed { pending: true, service: None, ..right };
+    assert_eq!(told(&web01_with(json!({"apply": false})), &stores_only), "nothing");
+}
+
+#[test]
+fn a_disabled_unbound_is_refused() {
+    let off =
+        Observed { service: Some("disabled".into()), ..firewall(vec![row("u-1", "web01", "10.20.0.21")]) };
+    assert_snapshot!(told(&web01(), &off), @"refused: Unbound is disabled on OPNsense, so its records have no effect: enable it under Services: Unbound DNS");
+    assert_snapshot!(told(&web01_with(json!({"state": "absent"})), &off), @r"
+    remove u-1
+    warning: not applied: Unbound is disabled on OPNsense
+    ");
+}

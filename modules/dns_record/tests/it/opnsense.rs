@@ -1,0 +1,167 @@
+use insta::{assert_json_snapshot, assert_snapshot};
+use lab::opnsense::{Privilege, Release, User};
+use serde_json::{Value, json};
+
+use crate::{Site, firewall, record};
+
+#[test]
+fn a_record_is_stored_applied_and_proved_then_left_alone() {
+    let site = Site::new(firewall());
+    let options = site.web01(json!({"description": "front end", "_ansible_verbosity": 2}));
+    let would = site.module.check(&options).done();
+    assert_eq!(would["changed"], true);
+    assert!(site.proxy.writes().is_empty(), "check mode only reads");
+    assert_snapshot!(would["diff"]["after"].as_str().unwrap(), @r"
+    record.enabled: 1
+    record.hostname: web01
+    record.domain: example.net
+    record.rr: A
+    record.server: 10.20.0.21
+    record.addptr: 1
+    record.description: front end
+    unbound.service: running
+    ");
+
+    site.proxy.forget();
+    let mut result = site.module.run(&options).done();
+    assert_eq!(site.proxy.connections(), 1, "one connection a run");
+    assert_eq!(site.live("A"), [record("web01.example.net", "A", "10.20.0.21")]);
+    assert_eq!(site.live("PTR"), [record("10.20.0.21", "PTR", "web01.example.net")]);
+    result["record"]["uuid"] = Value::Null;
+    assert_eq!(would["record"], result["record"], "check mode told what would be");
+    assert_json_snapshot!(result, @r#"
+    {
+      "record": {
+        "hostname": "web01",
+        "domain": "example.net",
+        "rr": "A",
+        "server": "10.20.0.21",
+        "addptr": true,
+        "enabled": true,
+        "description": "front end",
+        "uuid": null
+      },
+      "ptr_name": "web01.example.net",
+      "pending_apply": false,
+      "read_back": {
+        "held": [
+          "record.enabled",
+          "record.hostname",
+          "record.domain",
+          "record.rr",
+          "record.server",
+          "record.addptr",
+          "record.description",
+          "unbound.service"
+        ]
+      },
+      "changed": true,
+      "api_calls": {
+        "GET": 10,
+        "POST": 2
+      }
+    }
+    "#);
+
+    site.proxy.forget();
+    assert_eq!(site.module.run(&options).done()["changed"], false);
+    let requests: Vec<String> =
+        site.proxy.log().iter().map(|one| format!("{} {}", one.method, one.path)).collect();
+    assert_snapshot!(requests.join("\n"), @r"
+    GET /api/unbound/settings/search_host_override
+    GET /api/unbound/settings/get_host_override
+    GET /api/unbound/service/status
+    ");
+}
+
+#[test]
+fn another_address_updates_the_record_on_every_release() {
+    for release in [Release::V25_1, Release::V25_7, Release::V26_1_3, Release::V26_7_2] {
+        let site = Site::new(firewall().release(release));
+        let _ = site.module.run(&site.web01(json!({}))).done();
+        let _ = site.module.run(&site.web01(json!({"value": "2001:db8::21"}))).done();
+        let result = site.module.run(&site.web01(json!({"value": "10.20.0.31", "hostname": "WEB01"}))).done();
+        assert_eq!(result["changed"], true, "{release}");
+        assert_eq!(site.live("A"), [record("web01.example.net", "A", "10.20.0.31")], "{release}");
+        assert_eq!(site.live("AAAA"), [record("web01.example.net", "AAAA", "2001:db8::21")], "{release}");
+        assert_eq!(site.firewall.stored_overrides().len(), 2, "{release}");
+        for value in ["10.20.0.31", "2001:db8:0::21"] {
+            assert_eq!(
+                site.module.run(&site.web01(json!({"value": value}))).done()["changed"],
+                false,
+                "{release}"
+            );
+        }
+    }
+}
+
+#[test]
+fn absent_removes_it_and_a_second_run_finds_nothing() {
+    let site = Site::new(firewall());
+    let _ = site.module.run(&site.web01(json!({}))).done();
+    let absent = site.web01(json!({"state": "absent", "value": null}));
+    assert_eq!(site.module.check(&absent).done()["record"], Value::Null);
+    assert_eq!(site.firewall.stored_overrides().len(), 1);
+    assert_eq!(site.module.run(&absent).done()["changed"], true);
+    assert!(site.firewall.live_records().is_empty());
+    assert_eq!(site.module.run(&absent).done()["changed"], false);
+}
+
+#[test]
+fn storing_only_needs_no_right_to_apply_and_stays_pending() {
+    for release in [Release::V25_1, Release::V26_7_2] {
+        let user = User::with("k", "s-e-c-r-e-t", &[Privilege::HostOverrides]);
+        let site = Site::new(firewall().release(release).user(user));
+        let options = site.web01(json!({"api_key": "k", "api_secret": "s-e-c-r-e-t", "apply": false}));
+        assert_eq!(site.module.run(&options).done()["pending_apply"], true, "{release}");
+        let again = site.module.run(&options).done();
+        assert_eq!((&again["changed"], &again["pending_apply"]), (&json!(false), &json!(true)));
+        assert_eq!(site.firewall.stored_overrides().len(), 1);
+        assert!(site.firewall.live_records().is_empty());
+        let applying = site.module.run(&lab::program::with(&options, json!({"apply": true}))).failed();
+        assert_eq!(applying["error_code"], "auth");
+        assert!(applying["msg"].as_str().unwrap().contains("\"Services: Unbound\""), "{applying}");
+    }
+}
+
+#[test]
+fn refusals_reach_no_write() {
+    let twice = [("hostname", "web01"), ("domain", "example.net"), ("server", "10.20.0.98")];
+    let cases = [
+        (firewall().host_override(&twice).host_override(&twice), json!({}), "refused"),
+        (firewall().release(Release::V26_1), json!({"ptr": false}), "refused"),
+        (firewall(), json!({"value": "fe80::1", "type": "A"}), "bad_argument"),
+        (firewall(), json!({"hostname": "web01.example.net"}), "bad_argument"),
+        (firewall(), json!({"domain": "-example.net"}), "bad_argument"),
+        (firewall(), json!({"api_secret": "wrong"}), "auth"),
+    ];
+    for (builder, options, code) in cases {
+        let site = Site::new(builder);
+        let result = site.module.run(&site.web01(options.clone())).failed();
+        assert_eq!(result["error_code"], code, "{options}: {}", result["msg"]);
+        assert!(site.proxy.writes().is_empty(), "{options}");
+    }
+}
+
+#[test]
+fn duplicates_made_by_others_are_repaired_when_asked() {
+    let row = |server| [("hostname", "web01"), ("domain", "example.net"), ("server", server)];
+    let site = Site::new(firewall().host_override(&row("10.20.0.98")).host_override(&row("10.20.0.21")));
+    let result = site.module.run(&site.web01(json!({"repair_duplicates": true}))).done();
+    assert_eq!(result["changed"], true);
+    assert_eq!(site.live("A"), [record("web01.example.net", "A", "10.20.0.21")]);
+    assert_eq!(site.module.run(&site.web01(json!({}))).done()["changed"], false);
+}
+
+#[test]
+fn the_name_of_the_ptr_is_told() {
+    let other = [("hostname", "old"), ("domain", "example.net"), ("server", "10.20.0.21")];
+    let site = Site::new(firewall().host_override(&other));
+    let result = site.module.run(&site.web01(json!({}))).done();
+    assert_eq!(result["ptr_name"], "old.example.net");
+    assert_eq!(site.live("PTR"), [record("10.20.0.21", "PTR", "old.example.net")]);
+    let without = Site::new(firewall());
+    let result = without.module.run(&without.web01(json!({"ptr": false}))).done();
+    assert_eq!((&result["ptr_name"], &result["record"]["addptr"]), (&Value::Null, &json!(false)));
+    assert!(without.live("PTR").is_empty());
+}

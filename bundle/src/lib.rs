@@ -10,7 +10,9 @@ pub mod generate;
 pub fn modules() -> Vec<Entry> {
     vec![
         Entry::of::<anvil_ping::AnvilPing>(),
+        Entry::of::<data_disk::DataDisk>(),
         dhcp_probe::entry(),
+        Entry::of::<dns_record::DnsRecord>(),
         Entry::of::<kea_reservation::KeaReservation>(),
         Entry::of::<proxmox_vm_clone::ProxmoxVmClone>(),
         Entry::of::<ssh_ready::SshReady>(),

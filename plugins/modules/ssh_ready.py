@@ -91,7 +91,7 @@ options:
     default: 30
   mac:
     description:
-    - MAC address of the guest. While the guest does not answer (or refuses the key), OPNsense is asked for its leases; a guest that sits on another address than O(host) is then its own failure at once. Needs O(api_host), O(api_key) and O(api_secret).
+    - MAC address of the guest. While the guest does not answer (or refuses the key), the firewall O(api_host), if one is named, is asked for the leases of this address; a guest that sits on another address than O(host) is then its own failure at once.
     type: str
   api_host:
     description:

@@ -89,7 +89,7 @@ impl Args {
             let why = format!("the directory {} does not exist", directory.display());
             return Err(Failure::bad_argument("known_hosts", why));
         }
-        let leases = raw.mac.map(|mac| (mac, raw.opnsense));
+        let leases = raw.mac.filter(|_| raw.opnsense.is_given()).map(|mac| (mac, raw.opnsense));
         if let Some((_, opnsense)) = &leases {
             opnsense.connect()?;
         }
@@ -182,9 +182,9 @@ fn table() -> Table {
              and a root file system that is too small are looked at again until then, since they may still be set up.",
         ),
         Opt::str("mac").quoted("a MAC address").doc(
-            "MAC address of the guest. While the guest does not answer (or refuses the key), OPNsense is asked for its \
-             leases; a guest that sits on another address than O(host) is then its own failure at once. Needs O(api_host), \
-             O(api_key) and O(api_secret).",
+            "MAC address of the guest. While the guest does not answer (or refuses the key), the firewall O(api_host), \
+             if one is named, is asked for the leases of this address; a guest that sits on another address than \
+             O(host) is then its own failure at once.",
         ),
     ])
     .with(opnsense_table(false))

@@ -263,7 +263,7 @@ fn wrong_arguments_are_refused_before_anything_is_asked() {
         (json!({"known_hosts": "/no/such/directory/known_hosts"}), "known_hosts"),
         (json!({"mac": "02:a5:00:00:00"}), "mac"),
         (json!({"mac": 11_259_375}), "mac"),
-        (json!({"mac": MAC}), "api_host"),
+        (json!({"mac": MAC, "api_host": "opnsense"}), "api_key"),
         (json!({"settle": -1}), "settle"),
     ] {
         let result = setting.run(&with(&setting.asks(&json!({})), &wrong));

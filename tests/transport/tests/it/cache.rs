@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::{Map, Value, json};
 
 use crate::core::Core;
-use crate::site::{DEPLOY, Outcome, Site, digest};
+use crate::site::{DEPLOY, Outcome, Site, digest, isolated};
 
 const PING: &str = "- name: ping\n  homelab.anvil.anvil_ping:\n";
 const NOBODY: &str = "- name: ping\n  homelab.anvil.anvil_ping:\n  become: true\n  become_user: nobody\n";
@@ -35,7 +35,7 @@ fn entries(folder: &str) -> Vec<String> {
 
 #[test]
 fn it_is_kept_in_the_home_of_the_user_that_runs_it_and_sent_once() {
-    let mut site = Site::with_script(WHERE);
+    let mut site = isolated!(Site::with_script(WHERE));
     let target = site.ssh("deploy");
     site.environment = vec![("ANSIBLE_VERBOSITY", "4".into())];
     let name = format!("anvil-modules-{}", digest(&site.path("script")));
@@ -53,7 +53,7 @@ fn it_is_kept_in_the_home_of_the_user_that_runs_it_and_sent_once() {
 
 #[test]
 fn a_user_without_a_home_keeps_it_in_var_tmp() {
-    let site = Site::with_script(WHERE);
+    let site = isolated!(Site::with_script(WHERE));
 
     let outcome = site.run(Core::newest(), &site.local(), NOBODY);
 
@@ -63,7 +63,7 @@ fn a_user_without_a_home_keeps_it_in_var_tmp() {
 
 #[test]
 fn a_home_that_belongs_to_another_user_is_left_alone() {
-    let mut site = Site::with_script(WHERE);
+    let mut site = isolated!(Site::with_script(WHERE));
     site.environment = vec![("ANSIBLE_BECOME_FLAGS", "--preserve-env=HOME".into())];
 
     let outcome = site.run(Core::newest(), &site.local(), NOBODY);
@@ -74,7 +74,7 @@ fn a_home_that_belongs_to_another_user_is_left_alone() {
 
 #[test]
 fn directories_that_cannot_keep_it_are_passed_over() {
-    let mut site = Site::with_script(WHERE);
+    let mut site = isolated!(Site::with_script(WHERE));
     let noexec = site.mount("noexec", "noexec");
     let read_only = site.mount("read-only", "ro");
     let good = site.base("good");
@@ -90,7 +90,7 @@ fn directories_that_cannot_keep_it_are_passed_over() {
 #[test]
 fn a_full_directory_is_passed_over_and_left_as_it_was() {
     // A page for the check whether programs run, but not for the megabytes of the bundle.
-    let mut site = Site::new();
+    let mut site = isolated!(Site::new());
     let full = site.mount("full", "size=64k");
     let good = site.base("good");
 
@@ -106,7 +106,7 @@ fn a_full_directory_is_passed_over_and_left_as_it_was() {
 
 #[test]
 fn when_no_directory_can_keep_it_each_is_named_with_its_mount_and_reason() {
-    let mut site = Site::new();
+    let mut site = isolated!(Site::new());
     let noexec = site.mount("noexec", "noexec");
     let read_only = site.mount("read-only", "ro");
     let full = site.mount("full", "size=64k");
@@ -155,7 +155,7 @@ type Change = fn(&Planted);
 /// Plants a program, does to it what the case says, and runs a task; one host a case. Each must have run
 /// the bundle out of `runs_from`, where `first` is the base with the planted program.
 fn never_run(runs_from: &str, cases: &[(&str, Change)]) {
-    let site = Site::with_script(WHERE);
+    let site = isolated!(Site::with_script(WHERE));
     let mut targets = Map::new();
     for (name, change) in cases {
         let (first, second) = (site.base(&format!("{name}-first")), site.base(&format!("{name}-second")));
@@ -219,7 +219,7 @@ fn nothing_runs_from_a_directory_that_somebody_else_could_have_filled() {
 
 #[test]
 fn a_directory_that_is_refused_is_named_with_what_it_must_be() {
-    let site = Site::with_script(WHERE);
+    let site = isolated!(Site::with_script(WHERE));
     let base = site.base("base");
     fs::create_dir(Path::new(&base).join("homelab-anvil-0")).unwrap();
     chmod(&Path::new(&base).join("homelab-anvil-0"), 0o777);
@@ -236,7 +236,7 @@ fn a_directory_that_is_refused_is_named_with_what_it_must_be() {
 
 #[test]
 fn an_entry_that_cannot_be_started_is_replaced() {
-    let site = Site::with_script(WHERE);
+    let site = isolated!(Site::with_script(WHERE));
     let mut targets = Map::new();
     for (name, program) in [("no-interpreter", "#!/nonexistent/interpreter\n"), ("empty", "")] {
         let base = site.base(name);
@@ -258,7 +258,7 @@ fn an_entry_that_cannot_be_started_is_replaced() {
 
 #[test]
 fn entries_expire_by_age() {
-    let site = Site::with_script(WHERE);
+    let site = isolated!(Site::with_script(WHERE));
     let base = site.base("base");
     let folder = Path::new(&base).join("homelab-anvil-0");
     fs::create_dir(&folder).unwrap();
@@ -285,7 +285,7 @@ fn entries_expire_by_age() {
 
 #[test]
 fn forks_that_upload_at_once_do_not_disturb_each_other() {
-    let mut site = Site::new();
+    let mut site = isolated!(Site::new());
     site.environment = vec![("ANSIBLE_FORKS", "8".into())];
     let target = site.ssh("deploy");
     let targets: Value = (0..8).map(|number| (format!("host{number}"), target.clone())).collect();
@@ -302,7 +302,7 @@ fn forks_that_upload_at_once_do_not_disturb_each_other() {
 
 #[test]
 fn directories_that_would_confuse_the_shell_are_refused() {
-    let site = Site::with_script(WHERE);
+    let site = isolated!(Site::with_script(WHERE));
     let cases = [
         ("blank", json!(["/with blank"])),
         ("relative", json!(["relative"])),

@@ -26,10 +26,13 @@ impl Core {
     pub(crate) fn newest() -> &'static Self {
         static CORE: OnceLock<Core> = OnceLock::new();
         CORE.get_or_init(|| {
-            [("2.21", "3.13"), ("2.21", "3.12"), ("2.19", "3.11")]
-                .into_iter()
-                .find_map(|(version, python)| Self::installed(version, python))
-                .expect("no Python 3.11, 3.12 or 3.13 is installed")
+            Self::installed("2.21", "3.13").or_else(|| Self::installed("2.21", "3.12")).unwrap_or_else(|| {
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "skipped: ansible-core 2.21, which needs Python 3.12 or 3.13; 2.19 stands in for it"
+                );
+                Self::installed("2.19", "3.11").expect("ansible-core 2.19 needs Python 3.11: install it")
+            })
         })
     }
 
@@ -38,13 +41,7 @@ impl Core {
     }
 
     fn installed(version: &'static str, python: &str) -> Option<Self> {
-        let Some(interpreter) = interpreter(python) else {
-            let _ = writeln!(
-                std::io::stderr(),
-                "skipped: ansible-core {version}, since no Python {python} is installed"
-            );
-            return None;
-        };
+        let interpreter = interpreter(python)?;
         let caches = env::var_os("XDG_CACHE_HOME")
             .map_or_else(
                 || PathBuf::from(env::var_os("HOME").expect("HOME is set")).join(".cache"),
@@ -53,10 +50,10 @@ impl Core {
             .join("homelab-anvil");
         let venv = caches.join(format!("venv-{version}-{python}"));
         fs::create_dir_all(&caches).unwrap();
-        let lock = File::create(venv.with_extension(format!("{}.lock", python.replace('.', "")))).unwrap();
+        let lock = File::create(caches.join(format!("venv-{version}-{python}.lock"))).unwrap();
         lock.lock().unwrap();
         let installed = venv.join("installed");
-        if !installed.exists() {
+        if !installed.exists() || !runs(&venv.join("bin/python"), "") {
             run(Command::new(interpreter).args(["-m", "venv", "--clear"]).arg(&venv));
             let requirement = format!("ansible-core~={version}.0");
             run(Command::new(venv.join("bin/pip")).args(["--quiet", "install", &requirement]));
@@ -81,12 +78,11 @@ fn interpreter(version: &str) -> Option<PathBuf> {
         .collect();
     candidates.push(format!("/usr/bin/python{version}").into());
     candidates.push(format!("python{version}").into());
-    candidates.into_iter().find(|python| {
-        Command::new(python)
-            .args(["-c", "import ensurepip, venv"])
-            .output()
-            .is_ok_and(|output| output.status.success())
-    })
+    candidates.into_iter().find(|python| runs(python, "import ensurepip, venv"))
+}
+
+fn runs(python: &Path, code: &str) -> bool {
+    Command::new(python).args(["-c", code]).output().is_ok_and(|output| output.status.success())
 }
 
 fn run(command: &mut Command) {

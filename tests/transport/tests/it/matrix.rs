@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::core::Core;
-use crate::site::{DEPLOY, Site};
+use crate::site::{DEPLOY, Site, isolated};
 
 const TASKS: &str = r#"
 - name: plain
@@ -65,7 +65,7 @@ const TASKS: &str = r#"
 "#;
 
 fn check(core: &Core, connection: &str) {
-    let mut site = Site::new();
+    let mut site = isolated!(Site::new());
     site.environment = vec![("ANSIBLE_BECOME_ALLOW_SAME_USER", "true".into())];
     let (mut target, user) = match connection {
         "ssh" => (site.ssh("deploy"), json!(["deploy", DEPLOY])),

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::core::Core;
-use crate::site::Site;
+use crate::site::{Site, isolated};
 
 const ARGUMENT: &str = "Geheim-7161";
 const ENVIRONMENT: &str = "Geheim-7162";
@@ -26,7 +26,7 @@ const TASKS: &str = r#"
 
 #[test]
 fn secrets_leave_no_trace_on_the_way() {
-    let mut site = Site::new();
+    let mut site = isolated!(Site::new());
     let trace = |output: &str, more: &[&str]| -> Vec<String> {
         let start = ["strace", "-f", "-qq", "-s", "100000", "-e", "trace=execve", "-o", output];
         start.iter().chain(more).map(|&argument| argument.to_owned()).collect()

@@ -1,17 +1,18 @@
 //! What the user is told when a module cannot be run, or does not answer.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Map, json};
 
 use crate::core::Core;
-use crate::site::{PASSWORD, Site};
+use crate::site::{PASSWORD, Site, isolated};
 
 const PING: &str = "- name: ping\n  homelab.anvil.anvil_ping:\n";
 
 #[test]
 fn a_checkout_that_was_not_built_says_what_to_run() {
-    let site = Site::without_bundle();
+    let site = isolated!(Site::without_bundle());
     for tasks in [PING.to_owned(), format!("{PING}  async: 10\n")] {
         let outcome = site.run(Core::newest(), &site.local(), &tasks);
         let (code, msg) = outcome.failure("ping");
@@ -28,7 +29,7 @@ fn an_architecture_is_chosen_on_the_target_and_a_missing_one_is_named() {
         ("deploy", "FreeBSD amd64", "unsupported_architecture", ["'FreeBSD amd64'", supported]),
         ("guarded", other_architecture(), "not_built", [other_architecture(), "make dist"]),
     ];
-    let mut site = Site::new();
+    let mut site = isolated!(Site::new());
     site.fake("uname", "#!/bin/sh\ncat $HOME/machine\n");
     let mut targets = Map::from_iter([("native".to_owned(), site.local())]);
     for (user, machine, ..) in cases {
@@ -66,7 +67,7 @@ fn other_architecture() -> &'static str {
 /// The other architecture is chosen when it is there: a script stands for its bundle.
 #[test]
 fn a_mixed_inventory_gets_each_host_its_own_bundle() {
-    let mut site = Site::new();
+    let mut site = isolated!(Site::new());
     let architecture = other_architecture().trim_start_matches("Linux ");
     let libexec =
         site.text(&format!("collections/ansible_collections/homelab/anvil/libexec/{architecture}-linux"));
@@ -89,7 +90,7 @@ fn a_mixed_inventory_gets_each_host_its_own_bundle() {
 /// Both connections: over ssh a shell that dies of a signal would look like an unreachable host.
 #[test]
 fn a_module_that_dies_is_a_failure_that_names_the_signal() {
-    let mut site = Site::with_script("#!/bin/sh\ncat >/dev/null\necho half >&2\nkill -9 $$\n");
+    let mut site = isolated!(Site::with_script("#!/bin/sh\ncat >/dev/null\necho half >&2\nkill -9 $$\n"));
     let ssh = site.ssh("deploy");
     for target in [ssh, site.local()] {
         let outcome = site.run(Core::newest(), &target, PING);
@@ -105,7 +106,7 @@ fn a_module_that_dies_is_a_failure_that_names_the_signal() {
 
 #[test]
 fn output_that_is_no_result_is_shown() {
-    let site = Site::with_script("#!/bin/sh\nsed -n 's/.*<\\(.*\\)>.*/\\1/p'\nexit 3\n");
+    let site = isolated!(Site::with_script("#!/bin/sh\nsed -n 's/.*<\\(.*\\)>.*/\\1/p'\nexit 3\n"));
     let prints = ["", "a note", "{broken", "[1, 2]"];
     let tasks: String = prints
         .iter()
@@ -125,11 +126,11 @@ fn output_that_is_no_result_is_shown() {
 
 #[test]
 fn the_result_is_found_among_other_output_and_standard_error_stays_out() {
-    let site = Site::with_script(
+    let site = isolated!(Site::with_script(
         "#!/bin/sh\ncat >/dev/null\necho 'Welcome to the machine'\n\
          printf '%s\\n' '{\"changed\": true, \"stdout\": \"one\\ntwo\", \"_ansible_odd\": 1, \"text\": \"{{ 1 + 1 }}\"}'\n\
          echo noise >&2\n",
-    );
+    ));
     for core in [Core::oldest(), Core::newest()] {
         let tasks = format!(
             "{PING}  register: answer\n- name: shown\n  ansible.builtin.debug: {{var: answer.text}}\n"
@@ -150,7 +151,7 @@ fn the_result_is_found_among_other_output_and_standard_error_stays_out() {
 /// More than a pipe and a TCP window hold, on a target that has no bundle yet.
 #[test]
 fn long_arguments_arrive_when_the_bundle_must_be_sent_first() {
-    let mut site = Site::with_script("#!/bin/sh\necho '{\"bytes\": '$(wc -c)'}'\n");
+    let mut site = isolated!(Site::with_script("#!/bin/sh\necho '{\"bytes\": '$(wc -c)'}'\n"));
     let mut target = site.ssh("deploy");
     let data = "x".repeat(6_000_000);
     target["long"] = json!(data);
@@ -163,7 +164,7 @@ fn long_arguments_arrive_when_the_bundle_must_be_sent_first() {
 
 #[test]
 fn a_become_password_shares_standard_input_with_the_arguments() {
-    let mut site = Site::new();
+    let mut site = isolated!(Site::new());
     let mut ssh = site.ssh("guarded");
     ssh["ansible_become_password"] = json!(PASSWORD);
     // sudo never asks root: a stand-in asks as sudo does.
@@ -190,7 +191,7 @@ fn a_become_password_shares_standard_input_with_the_arguments() {
 /// su wants its password from a terminal, so the bundle goes Ansible's own way.
 #[test]
 fn su_works_without_a_pipe() {
-    let site = Site::new();
+    let site = isolated!(Site::new());
     for core in [Core::oldest(), Core::newest()] {
         let mut target = site.local();
         target["ansible_become_method"] = json!("su");
@@ -205,11 +206,10 @@ fn su_works_without_a_pipe() {
 #[test]
 fn other_shells_run_the_commands_too() {
     for shell in ["/bin/bash", "/bin/busybox sh"] {
-        if !std::path::Path::new(shell.split(' ').next().unwrap()).exists() {
-            assert!(std::env::var_os("CI").is_none(), "{shell} is missing: install busybox-static");
+        if !lab::present(Path::new(shell.split(' ').next().unwrap()).exists(), shell) {
             continue;
         }
-        let site = Site::new();
+        let site = isolated!(Site::new());
         let mut target = site.local();
         target["ansible_shell_executable"] = json!(shell);
         let outcome = site.run(Core::newest(), &target, PING);

@@ -242,8 +242,9 @@ impl Proxmox {
         let reached = if matches!(verb, "start" | "reboot") { "running" } else { "stopped" };
         let endpoint = format!("POST {path}");
         let arrived = || Ok::<_, ApiError>(self.status(node, vmid, deadline)?.status == reached);
+        let by_ha = Cell::new(false);
         let end = self.run_task(deadline, || {
-            self.write_once(
+            let upid = self.write_once(
                 (Method::Post, &path, form),
                 deadline,
                 |data| Self::upid(&endpoint, &data),
@@ -251,10 +252,14 @@ impl Proxmox {
                     Some(upid) => Ok(Some(Some(upid))),
                     None => Ok((verb != "reboot" && arrived()?).then_some(None)),
                 },
-            )
+            )?;
+            by_ha.set(upid.as_ref().is_some_and(|upid| upid.kind.starts_with("ha")));
+            Ok(upid)
         })?;
-        // An HA manager answers at once and acts some seconds later.
-        deadline.poll(|| Ok::<_, ApiError>(arrived()?.then_some(())))?;
+        // An HA manager's task only notes the wish; the VM follows some seconds later.
+        if by_ha.get() {
+            deadline.poll(|| Ok::<_, ApiError>(arrived()?.then_some(())))?;
+        }
         Ok(end)
     }
 

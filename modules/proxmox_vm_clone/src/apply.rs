@@ -83,6 +83,9 @@ fn explain_clone(args: &Args, source: &Source, error: ApiError) -> Failure {
         text.contains("uses local storage") || text.contains("non-shared storage")
     });
     let taken = error.refusal().is_some_and(proxmox_api::Refusal::is_taken);
+    // Which of the alternatives was missing is not said.
+    let unnamed =
+        error.refusal().is_some_and(|refusal| refusal.status == 403 && refusal.missing_privilege().is_none());
     let failure = proxmox_failure(error).while_doing(format!("cloning {}", described(&source.guest)));
     if local {
         let node = args.node.as_deref().unwrap_or_default();
@@ -92,6 +95,15 @@ fn explain_clone(args: &Args, source: &Source, error: ApiError) -> Failure {
             failure.msg, source.guest.node
         );
         return Failure { code: ErrorCode::REFUSED, msg, ..failure };
+    }
+    if unnamed {
+        let (template, vmid) = (source.guest.vmid, args.vmid);
+        let msg = format!(
+            "{}. A clone needs VM.Clone on /vms/{template}, VM.Allocate on /vms/{vmid} or on the pool named in `pool`, \
+             and Datastore.AllocateSpace on the storage",
+            failure.msg
+        );
+        return Failure { msg, ..failure };
     }
     if taken {
         let msg = format!("{}: somebody else took VMID {} meanwhile", failure.msg, args.vmid);

@@ -135,7 +135,6 @@ fn read_drive(drive: &Drive, part: &str) -> Value {
 /// from: what one value does not name is taken from there.
 pub(crate) fn wanted(args: &Args, base: &VmConfig) -> Result<Vec<(String, Value)>, ValueError> {
     let mut list = Wanted(Vec::new());
-    list.add("name", Some(json!(args.name.to_string())));
     list.add("cores", args.cores.map(Value::from));
     list.add("sockets", args.sockets.map(Value::from));
     list.add("cpu", args.cpu.as_deref().map(cpu).transpose()?.map(Value::from));
@@ -149,7 +148,7 @@ pub(crate) fn wanted(args: &Args, base: &VmConfig) -> Result<Vec<(String, Value)
     list.add("tags", args.tags.as_ref().map(|tags| strings(tags.iter())));
     list.add("description", description(args, base));
     args.net.iter().for_each(|net| list.net(net));
-    args.disks.iter().for_each(|disk| list.disk(disk));
+    args.disks.iter().for_each(|disk| list.disk(disk, base.get(&disk.slot.to_string()).is_none()));
     list.add("boot", args.boot_order.as_ref().map(|devices| strings(devices.iter().map(String::as_str))));
     if let Some(cloud_init) = &args.cloud_init {
         list.cloud_init(cloud_init);
@@ -189,12 +188,13 @@ impl Wanted {
         );
     }
 
-    fn disk(&mut self, disk: &Disk) {
+    /// Place and size are settled when a disk is made.
+    fn disk(&mut self, disk: &Disk, is_new: bool) {
         self.parts(
             &disk.slot.to_string(),
             vec![
-                ("storage", Some(json!(disk.storage))),
-                ("size", Some(json!(disk.size.to_string()))),
+                ("storage", is_new.then(|| json!(disk.storage))),
+                ("size", is_new.then(|| json!(disk.size.to_string()))),
                 ("serial", disk.serial.as_deref().map(Value::from)),
                 ("discard", disk.discard.map(Value::from)),
                 ("iothread", disk.iothread.map(Value::from)),

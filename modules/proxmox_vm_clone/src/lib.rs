@@ -151,9 +151,24 @@ fn vm_object(args: &Args, state: &State, planned: bool) -> Option<Value> {
         "node": node,
         "status": status,
     });
-    let parts = fields::object(&config).ok()?;
+    let mut parts = fields::object(&config).ok()?;
+    if planned {
+        foretell_disks(args, &config, found.is_none(), &mut parts["disks"]);
+    }
     object.as_object_mut()?.extend(parts.as_object()?.clone());
     object["restart_needed"] = json!(!pending.is_empty());
     object["pending"] = json!(pending);
     Some(object)
+}
+
+/// Check mode: a clone's volumes have no names yet, and the OS disk will have grown.
+fn foretell_disks(args: &Args, config: &VmConfig, is_new: bool, disks: &mut Value) {
+    if is_new {
+        for disk in disks.as_object_mut().into_iter().flat_map(Map::values_mut) {
+            disk["volume"] = Value::Null;
+        }
+    }
+    if let (Some(asked), Ok(Some((slot, _)))) = (&args.os_disk, fields::os_disk(args, config)) {
+        disks[slot.to_string()]["size"] = json!(asked.size.to_string());
+    }
 }

@@ -32,9 +32,12 @@ pub fn present(installed: bool, what: &str) -> bool {
     installed
 }
 
-/// The root of this checkout.
+/// The root of the checkout that the program runs in. Cargo runs tests in their package's directory. The path it
+/// was compiled in comes second: clones that share a target directory share what was compiled in any of them.
 #[must_use]
 pub fn checkout() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_owned()
+    let compiled_in = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let started_in = std::env::current_dir().unwrap_or_default();
+    let mut above = started_in.ancestors().chain(compiled_in.ancestors());
+    above.find(|path| path.join("galaxy.yml").exists()).unwrap_or(compiled_in).to_owned()
 }

@@ -185,7 +185,7 @@ mod tests {
             model in proptest::sample::select(MODELS.to_vec()),
             mac in proptest::option::of(any::<[u8; 6]>()),
             bridge in proptest::option::of("vmbr[0-9]{1,3}"),
-            (firewall, link_down): (Option<bool>, Option<bool>),
+            (firewall, link_down) in any::<(Option<bool>, Option<bool>)>(),
             mtu in proptest::option::of(1_u32..=65520),
             queues in proptest::option::of(0_u32..=64),
             rate in proptest::option::of(0_u32..100_000),

@@ -14,6 +14,7 @@ pub fn modules() -> Vec<Entry> {
         dhcp_probe::entry(),
         Entry::of::<dns_record::DnsRecord>(),
         Entry::of::<kea_reservation::KeaReservation>(),
+        Entry::of::<opnsense_reconfigure::OpnsenseReconfigure>(),
         Entry::of::<proxmox_vm_clone::ProxmoxVmClone>(),
         Entry::of::<ssh_ready::SshReady>(),
         Entry::of::<vm_identity::VmIdentity>(),

@@ -15,7 +15,7 @@ description:
 - Nothing is written when the address is reserved for or leased to another MAC address, is not a host address of the subnet or is its router's, when another reservation of the subnet has the hostname, when Kea is disabled or configured by hand on OPNsense, or when this release of OPNsense would drop a field.
 notes:
 - 'OPNsense needs the privilege C(Services: DHCP: Kea(v4)) for the user of the key.'
-- A run that was killed after it stored a reservation and before it applied it leaves a mark in C(~/.local/state/homelab.anvil) of the user the module runs as; the next run there sees it and applies. From another machine, run M(homelab.anvil.opnsense_reconfigure) with O(homelab.anvil.opnsense_reconfigure#module:when=always).
+- A run that was killed after it stored a reservation and before it applied it leaves a mark in C(~/.local/state/homelab.anvil) of the user the module runs as; the next run there sees it and applies. From another machine, run M(homelab.anvil.opnsense_reconfigure) with O(homelab.anvil.opnsense_reconfigure#module:force=true).
 - On plain Kea the reservation is written with config-set and config-write, the rest of the configuration stays as it is. Where Kea may not write its file (Debian 12 as installed), the old configuration is put back and the failure says how to allow it.
 seealso:
 - module: homelab.anvil.opnsense_reconfigure

@@ -28,6 +28,11 @@ impl Row {
             .map_or_else(|| self.text(field), scalar)
     }
 
+    /// The text of a field, or `None` when the row has no such field.
+    pub(crate) fn known(&self, field: &str) -> Option<String> {
+        self.0.get(field).map(scalar)
+    }
+
     pub(crate) fn flag(&self, field: &str) -> bool {
         self.text(field) == "1"
     }

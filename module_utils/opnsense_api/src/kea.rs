@@ -34,6 +34,10 @@ pub struct ReservationRow {
     pub mac: Option<MacAddress>,
     pub hostname: String,
     pub description: String,
+    /// `None` on a release that does not store it; the same holds for the next two.
+    pub next_server: Option<String>,
+    pub boot_file_name: Option<String>,
+    pub tftp_server_name: Option<String>,
 }
 
 /// A lease as the leases page shows it.
@@ -78,6 +82,9 @@ impl Opnsense {
                 mac: row.text("hw_address").parse().ok(),
                 hostname: row.text("hostname"),
                 description: row.text("description"),
+                next_server: row.known("next_server"),
+                boot_file_name: row.known("option_data.boot_file_name"),
+                tftp_server_name: row.known("option_data.tftp_server_name"),
             })
             .collect())
     }

@@ -61,7 +61,7 @@ struct Raw {
     backend: Backend,
     state: State,
     mac: MacAddress,
-    ip: Option<Ipv4Addr>,
+    ip: Option<String>,
     subnet: Option<String>,
     hostname: Option<String>,
     next_server: Option<String>,
@@ -83,8 +83,9 @@ impl Args {
             let why = format!("{} cannot be the address of a network card", raw.mac);
             return Err(Failure::bad_argument("mac", why));
         }
+        let ip = raw.ip.as_deref().map(address).transpose()?;
         let subnet = raw.subnet.as_deref().map(subnet_name).transpose()?;
-        if let (Some(ip), Some(SubnetName::Cidr(cidr))) = (raw.ip, &subnet)
+        if let (Some(ip), Some(SubnetName::Cidr(cidr))) = (ip, &subnet)
             && !cidr.contains(ip)
         {
             return Err(Failure::bad_argument("ip", format!("{ip} is not in the subnet {cidr}")));
@@ -104,11 +105,11 @@ impl Args {
             return Err(Failure::bad_argument("prune_stale", why));
         }
         let args = Self {
-            wanted: wanted(&raw, hostname)?,
+            wanted: wanted(&raw, ip, hostname)?,
             backend: raw.backend,
             state: raw.state,
             mac: raw.mac,
-            ip: raw.ip,
+            ip,
             subnet,
             owner,
             prune_stale: raw.prune_stale,
@@ -143,7 +144,7 @@ impl Args {
     }
 }
 
-fn wanted(raw: &Raw, hostname: Option<String>) -> Result<Values, Failure> {
+fn wanted(raw: &Raw, ip: Option<Ipv4Addr>, hostname: Option<String>) -> Result<Values, Failure> {
     let next_server = raw.next_server.as_deref().map(next_server).transpose()?;
     for (option, text) in [("boot_file", &raw.boot_file), ("tftp_server_name", &raw.tftp_server_name)] {
         let is_option_data = option == "tftp_server_name" || raw.backend == Backend::Opnsense;
@@ -153,7 +154,7 @@ fn wanted(raw: &Raw, hostname: Option<String>) -> Result<Values, Failure> {
     }
     let asked = [
         (Field::HwAddress, Some(raw.mac.to_string())),
-        (Field::IpAddress, raw.ip.map(|ip| ip.to_string())),
+        (Field::IpAddress, ip.map(|ip| ip.to_string())),
         (Field::Hostname, hostname),
         (Field::NextServer, next_server),
         (Field::BootFileName, raw.boot_file.clone()),
@@ -161,6 +162,11 @@ fn wanted(raw: &Raw, hostname: Option<String>) -> Result<Values, Failure> {
         (Field::Description, raw.description.clone()),
     ];
     Ok(asked.into_iter().filter_map(|(field, text)| Some((field, text?))).collect())
+}
+
+fn address(text: &str) -> Result<Ipv4Addr, Failure> {
+    let why = || format!("expected an IPv4 address without a prefix length, found `{text}`");
+    text.parse().map_err(|_| Failure::bad_argument("ip", why()))
 }
 
 fn subnet_name(text: &str) -> Result<SubnetName, Failure> {
@@ -246,7 +252,7 @@ pub(crate) fn spec() -> Spec {
         .note(
             "A run that was killed after it stored a reservation and before it applied it leaves a mark in \
              C(~/.local/state/homelab.anvil) of the user the module runs as; the next run there sees it and applies. From \
-             another machine, run M(homelab.anvil.opnsense_reconfigure) with O(homelab.anvil.opnsense_reconfigure#module:when=always).",
+             another machine, run M(homelab.anvil.opnsense_reconfigure) with O(homelab.anvil.opnsense_reconfigure#module:force=true).",
         )
         .note(
             "On plain Kea the reservation is written with config-set and config-write, the rest of the configuration \

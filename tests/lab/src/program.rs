@@ -65,6 +65,12 @@ impl Program {
         Self { path: path.as_ref().to_owned(), state: Arc::clone(&self.state) }
     }
 
+    /// The directory that stands in for `~/.local/state`.
+    #[must_use]
+    pub fn state(&self) -> &Path {
+        self.state.path()
+    }
+
     /// Runs with `options` on standard input and waits for the answer.
     ///
     /// # Panics

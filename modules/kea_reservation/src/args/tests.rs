@@ -24,9 +24,9 @@ fn wrong_arguments_are_told_without_asking_anybody() {
     assert_snapshot!(refusal(json!({"mac": "ff:ff:ff:ff:ff:ff"})), @"option `mac`: ff:ff:ff:ff:ff:ff cannot be the address of a network card");
     assert_snapshot!(refusal(json!({"mac": "00:00:00:00:00:00"})), @"option `mac`: 00:00:00:00:00:00 cannot be the address of a network card");
     assert_snapshot!(refusal(json!({"ip": null})), @"with `state: present`, `ip` must be set");
-    assert_snapshot!(refusal(json!({"ip": "10.20.0"})), @"option `ip`: invalid IPv4 address syntax");
+    assert_snapshot!(refusal(json!({"ip": "10.20.0"})), @"option `ip`: expected an IPv4 address without a prefix length, found `10.20.0`");
     assert_snapshot!(refusal(json!({"ip": 10.2})), @"option `ip`: expected an IPv4 address as text, found the number 10.2; quote it in the YAML");
-    assert_snapshot!(refusal(json!({"ip": "10.20.0.21/24"})), @"option `ip`: invalid IPv4 address syntax");
+    assert_snapshot!(refusal(json!({"ip": "10.20.0.21/24"})), @"option `ip`: expected an IPv4 address without a prefix length, found `10.20.0.21/24`");
     assert_snapshot!(refusal(json!({"subnet": "10.30.0.0/24"})), @"option `ip`: 10.20.0.21 is not in the subnet 10.30.0.0/24");
     assert_snapshot!(refusal(json!({"subnet": "10.20.0.1/24"})), @"option `subnet`: 10.20.0.1/24 is an address in a network; the network is 10.20.0.0/24");
     assert_snapshot!(refusal(json!({"subnet": "10.20.0.0/33"})), @r#"option `subnet`: "10.20.0.0/33" is not an IPv4 network: expected an address and a prefix length (like 10.20.0.0/24), found "33" for the prefix length (0 to 32)"#);

@@ -240,7 +240,7 @@ impl Lab {
     }
 
     fn write_inventory(&self) -> Result<()> {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("inventory");
+        let source = crate::checkout().join("tests/lab/inventory");
         let target = self.directory.join("inventory");
         copy_tree(&source, &target)?;
         let (proxmox, opnsense) = self.connections();

@@ -138,7 +138,7 @@ impl FakePveBuilder {
         self.spec.insert("tokens".into(), self.tokens.into());
         self.spec.insert("grants".into(), self.grants.into());
         let child = Command::new(python)
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("fakepve_server.py"))
+            .arg(crate::checkout().join("tests/lab/fakepve_server.py"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -79,7 +79,7 @@ options:
     description:
     - Seconds that the whole run may take, waits and read-back included.
     type: int
-    default: 60
+    default: 120
 """
 
 EXAMPLES = r"""

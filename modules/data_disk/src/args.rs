@@ -158,6 +158,7 @@ pub(crate) fn spec() -> Spec {
         .options(table())
         .examples(EXAMPLES)
         .returns(RETURNS)
+        .timeout(120)
 }
 
 fn table() -> Table {

@@ -295,6 +295,15 @@ fn answers_ssh(other: Ipv4Addr, args: &Args, deadline: &Deadline) -> bool {
     Connection::open(&address, &deadline.at_most(OTHER_ADDRESS)).is_ok()
 }
 
+/// The address the guest is meant to have; none when only a name was given.
+fn reserved(args: &Args) -> Option<Ipv4Addr> {
+    match args.expected.address {
+        Some(IpAddr::V4(address)) => Some(address),
+        Some(IpAddr::V6(_)) => None,
+        None => args.address.host().parse().ok(),
+    }
+}
+
 /// The leases of the guest's card on the firewall.
 struct Leases {
     firewall: Opnsense,
@@ -318,7 +327,7 @@ impl Leases {
         self.last_look = Some(Instant::now());
         match self.firewall.leases_of_mac(self.mac, &run.deadline) {
             Ok(leases) => {
-                let here: Option<Ipv4Addr> = args.address.host().parse().ok();
+                let here = reserved(args);
                 let active: Vec<Ipv4Addr> =
                     leases.into_iter().filter(|lease| lease.active).map(|lease| lease.address).collect();
                 let is_here = active.iter().any(|address| Some(*address) == here);

@@ -76,6 +76,33 @@ fn a_blank_disk_is_put_in_use_and_the_second_run_changes_nothing() {
 }
 
 #[test]
+fn xfs_goes_the_same_way() {
+    // It takes no disk below 300 MiB.
+    let Some(namespace) = Namespace::with_disk_of("db01-data", 8 * namespace::SECTORS) else { return };
+    let asked = json!({"serial": "db01-data", "path": namespace.mount_point(), "fstype": "xfs"});
+    if !namespace.has("mkfs.xfs") {
+        let result = namespace.run(PROGRAM, &asked);
+        assert_eq!(result["error_code"], "refused", "{result}");
+        assert!(result["msg"].as_str().unwrap().contains("install xfsprogs"), "{result}");
+        return;
+    }
+    let first = namespace.run(PROGRAM, &asked);
+    assert_eq!((&first["changed"], &first["disk"]["fstype"]), (&json!(true), &json!("xfs")), "{first}");
+    let uuid = first["disk"]["uuid"].as_str().unwrap();
+    let mount_point = namespace.mount_point();
+    assert_eq!(namespace.sh(&format!("findmnt -n -o UUID,FSTYPE {mount_point}")), format!("{uuid} xfs\n"));
+    let changed = namespace.run(PROGRAM, &with_opts(&asked, &["noatime", "nofail"]));
+    assert_eq!(changed["read_back"]["held"], json!(["mount.options", "fstab"]), "{changed}");
+    assert_eq!(namespace.run(PROGRAM, &with_opts(&asked, &["noatime", "nofail"]))["changed"], false);
+}
+
+fn with_opts(asked: &Value, opts: &[&str]) -> Value {
+    let mut asked = asked.clone();
+    asked["opts"] = json!(opts);
+    asked
+}
+
+#[test]
 fn the_data_of_an_earlier_guest_survives_a_rebuild() {
     let Some(namespace) = Namespace::with_disk("db01-data") else { return };
     let mount_point = namespace.mount_point();

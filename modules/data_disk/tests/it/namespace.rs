@@ -20,7 +20,7 @@ const END: &str = "anvil-end-of-answer";
 /// ends. `/etc` and `/dev` are copies: udev's names and the line in fstab are made in them only.
 const SETUP: &str = r#"
 set -e
-truncate -s 64M $T/image
+truncate -s $((SECTORS * 512)) $T/image
 LOOP=$(losetup --find --show $T/image)
 exec 9<>$LOOP
 losetup --detach $LOOP
@@ -47,11 +47,16 @@ pub(crate) struct Namespace {
 impl Namespace {
     /// With a blank disk that udev seems to have named. `None`, said aloud, where the machine cannot do it.
     pub(crate) fn with_disk(serial: &str) -> Option<Self> {
+        Self::with_disk_of(serial, SECTORS)
+    }
+
+    pub(crate) fn with_disk_of(serial: &str, sectors: u64) -> Option<Self> {
         let directory = TempDir::new().unwrap();
         let mut shell = Command::new("unshare")
             .args(["--mount", "setpriv", "--pdeathsig", "KILL", "sh"])
             .env("T", directory.path())
             .env("SERIAL", serial)
+            .env("SECTORS", sectors.to_string())
             .env("FSTAB", FSTAB)
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .stdin(Stdio::piped())
@@ -89,6 +94,10 @@ impl Namespace {
             Some((said, 0)) => said,
             ended => panic!("{script}: {ended:?}"),
         }
+    }
+
+    pub(crate) fn has(&self, program: &str) -> bool {
+        matches!(self.try_sh(&format!("command -v {program}")), Some((_, 0)))
     }
 
     pub(crate) fn run(&self, program: &str, arguments: &Value) -> Value {

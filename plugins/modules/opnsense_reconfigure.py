@@ -250,11 +250,6 @@ records:
   returned: success
   type: list
   elements: dict
-mismatches:
-  description: Every entry of the batch that does not hold, with C(field), C(expected) and C(found).
-  returned: failure
-  type: list
-  elements: dict
 error_code:
   description:
     - The stable name of what went wrong, to branch on.

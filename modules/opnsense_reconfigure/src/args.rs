@@ -210,9 +210,4 @@ records:
   returned: success
   type: list
   elements: dict
-mismatches:
-  description: Every entry of the batch that does not hold, with C(field), C(expected) and C(found).
-  returned: failure
-  type: list
-  elements: dict
 ";

@@ -311,3 +311,55 @@ fn a_real_client_gets_what_was_reserved_and_the_old_card_no_longer_does() {
     let old = offered(&kea, "02:a5:00:00:00:65").address;
     assert!(old.octets()[3] >= 100, "an address of the pool, not {old}");
 }
+
+/// What Kea 2.4 and newer do and 2.2 does not: a `hash` beside the configuration, which `config-set` refuses to get back.
+#[test]
+fn the_hash_of_newer_versions_is_not_sent_back() {
+    if !kea_here() {
+        return;
+    }
+    let kea = RealKea::start(&config()).unwrap();
+    let proxy = Proxy::to(&kea.url()).tls().start();
+    proxy.on("POST", "/").always().rewrite_answer(|answer| {
+        let mut answer: Value = serde_json::from_str(answer).unwrap();
+        if answer[0]["arguments"].get("Dhcp4").is_some() {
+            answer[0]["arguments"]["hash"] =
+                json!("5C3C90EF7035249E2FF74D003C19F34EE0B83A3D329E741B52B2EF95A2C9CC5C");
+        }
+        answer.to_string()
+    });
+    let options = json!({"backend": "kea", "kea_url": proxy.url(), "ca_path": proxy.ca_path(), "_ansible_verbosity": 2});
+    let result = module().run(&with(&web01(), options)).done();
+    assert_eq!(reservations(&kea).len(), 3);
+    let commands: Vec<String> = proxy
+        .log()
+        .iter()
+        .map(|one| serde_json::from_str::<Value>(&one.body).unwrap())
+        .inspect(|body| {
+            assert_eq!((&body["service"], body["arguments"].get("hash")), (&json!(["dhcp4"]), None))
+        })
+        .map(|body| body["command"].as_str().unwrap().to_owned())
+        .collect();
+    insta::assert_snapshot!(commands.join(" "), @"config-get lease4-get config-test config-get config-set config-write config-get config-get");
+    assert_eq!(result["api_calls"], json!({"POST": commands.len()}));
+    assert_eq!(proxy.connections(), 1, "one connection a run");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_and_where_it_was_looked_for() {
+    let module = module();
+    let run = |options: Value| {
+        module.run(&web01_with(with(&json!({"backend": "kea", "timeout": 5}), options))).failed()
+    };
+    let socket = run(json!({"kea_socket": "/nonexistent/kea4-ctrl-socket"}));
+    insta::assert_snapshot!(socket["msg"].as_str().unwrap(), @"Kea's control socket /nonexistent/kea4-ctrl-socket: No such file or directory (os error 2): is kea-dhcp4 running on this host?");
+    assert_eq!(socket["error_code"], "unreachable");
+    assert_eq!(run(json!({"kea_url": "http://127.0.0.1:9/"}))["error_code"], "unreachable");
+    assert_eq!(run(json!({"kea_url": "127.0.0.1:8000"}))["error_code"], "bad_argument");
+    if kea_here() {
+        let mut kea = RealKea::start(&config()).unwrap();
+        kea.stop_server().unwrap();
+        let behind = run(json!({"kea_url": kea.url()}));
+        assert!(behind["msg"].as_str().unwrap().contains("unable to forward command"), "{behind}");
+    }
+}

@@ -69,7 +69,8 @@ _STORE = """
         e=$({ case $b in "$HOME"/*) mkdir -p "$b";; esac && { [ -d "$d" ] || mkdir "$d"; }; } 2>&1) || [ -d "$d" ] ||
             { note "$e"; continue; };
         { %(trusted)s ; } ||
-            { note "refused: it must be a directory of uid $u that nobody else may write to, in one that only root or uid $u may write to, or a sticky one"; continue; };
+            { note "refused: it must be a directory of uid $u that nobody else may write to,
+                in one of root or uid $u that nobody else may write to or that is sticky"; continue; };
         [ -d "$f" ] && { note "refused: $f is a directory"; continue; };
         t=$(mktemp "$f.XXXXXX" 2>&1) || { note "$t"; continue; };
         e=$({ echo '#!/bin/sh' >"$t" && chmod 700 "$t"; } 2>&1) || { rm -f "$t"; note "$e"; continue; };

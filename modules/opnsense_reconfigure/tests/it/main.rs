@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod playbook;
+
 use insta::assert_snapshot;
 use lab::opnsense::{Builder, Fault, KEY, OpnsenseDouble, SECRET};
 use lab::program::{Program, with};

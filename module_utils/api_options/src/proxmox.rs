@@ -131,7 +131,7 @@ pub fn proxmox_failure(error: ApiError) -> Failure {
         ApiError::Refused(refusal) => {
             let code = match refusal.status {
                 401 | 403 => ErrorCode::AUTH,
-                _ if refusal.is_taken() => ErrorCode::CONFLICT,
+                _ if refusal.is_taken() || refusal.is_checksum_mismatch() => ErrorCode::CONFLICT,
                 _ => ErrorCode::API_ERROR,
             };
             let failure =

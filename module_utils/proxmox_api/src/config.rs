@@ -109,6 +109,17 @@ pub struct PendingConfig {
 const MASKED: &str = "**********";
 
 impl PendingConfig {
+    /// Whether nobody changed a setting between the two readings; a lock is no setting.
+    #[must_use]
+    pub fn same_settings(&self, other: &Self) -> bool {
+        let settings = |config: &VmConfig| {
+            let mut config = config.clone();
+            config.remove("lock");
+            config
+        };
+        settings(&self.stored) == settings(&other.stored) && self.pending == other.pending
+    }
+
     /// Reads the rows `{key, value?, pending?, delete?}`; `None` when they have another shape.
     pub(crate) fn from_rows(rows: &Value) -> Option<Self> {
         let mut config = Self::default();

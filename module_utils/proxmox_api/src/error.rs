@@ -79,6 +79,12 @@ impl Refusal {
             || text.contains("unable to find configuration file")
     }
 
+    /// The configuration is not the one whose digest was sent.
+    #[must_use]
+    pub fn is_checksum_mismatch(&self) -> bool {
+        self.text().contains("checksum mismatch")
+    }
+
     /// The VMID is taken.
     #[must_use]
     pub fn is_taken(&self) -> bool {

@@ -103,6 +103,12 @@ impl Proxmox {
                 .map(Some)
                 .ok_or_else(|| ApiError::shape(&format!("GET {path}"), "no list of settings")),
             Err(ApiError::Refused(refusal)) if refusal.is_missing_vm() => Ok(None),
+            // Whose rights come from a pool has none on a VM that is gone.
+            Err(ApiError::Refused(refusal))
+                if refusal.status == 403 && self.vmid_is_free(vmid, deadline)? =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
@@ -178,7 +184,8 @@ impl Proxmox {
     }
 
     /// Writes settings. A lost answer is looked after by reading: unchanged settings mean that the write
-    /// did not arrive. `before` is what was read before the write.
+    /// did not arrive. `before` is what was read before the write; settings that somebody else changed
+    /// since then are not overwritten.
     ///
     /// # Errors
     /// Any [`ApiError`].
@@ -190,14 +197,28 @@ impl Proxmox {
         before: &PendingConfig,
         deadline: &Deadline,
     ) -> Result<(), ApiError> {
-        let mut form = form.to_vec();
-        form.extend(before.digest.clone().map(|digest| ("digest".to_owned(), digest)));
-        self.write_once(
-            (Method::Put, &vm_path(node, vmid, "/config"), &form),
-            deadline,
-            |_| Ok(()),
-            || Ok(self.config(node, vmid, deadline)?.is_some_and(|now| now != *before).then_some(())),
-        )
+        let path = vm_path(node, vmid, "/config");
+        let mut digest = before.digest.clone();
+        deadline.poll(|| {
+            let mut form = form.to_vec();
+            form.extend(digest.clone().map(|digest| ("digest".to_owned(), digest)));
+            let arrived = || {
+                let now = self.config(node, vmid, deadline)?;
+                Ok(now.is_some_and(|now| !now.same_settings(before) || now.digest != digest).then_some(()))
+            };
+            match self.write_once((Method::Put, &path, &form), deadline, |_| Ok(()), arrived) {
+                // A lock that was released while we waited for it changes the digest as well.
+                Err(ApiError::Refused(refusal)) if refusal.is_checksum_mismatch() => {
+                    let now = self.config(node, vmid, deadline)?;
+                    match now.filter(|now| now.same_settings(before) && now.digest != digest) {
+                        Some(now) => digest = now.digest,
+                        None => return Err(ApiError::Refused(refusal)),
+                    }
+                    Ok(None)
+                }
+                outcome => outcome.map(Some),
+            }
+        })
     }
 
     /// Grows a disk to `size`. To grow to the size it has is a success, so a lost answer is asked again.

@@ -125,19 +125,14 @@ impl Proxmox {
                 log_tail.drain(..log_tail.len().saturating_sub(LOG_TAIL));
                 Err(ApiError::TaskFailed { upid: Box::new(upid.clone()), exitstatus, log_tail })
             }
-            Err(error) => Err(self.still_running(upid, error)),
+            Err(error) => Err(self.still_running(upid, error, deadline)),
         }
     }
 
     /// The deadline's end, with what the task said last.
-    fn still_running(&self, upid: &Upid, error: ApiError) -> ApiError {
-        let why = match error {
-            ApiError::Expired { why, .. } => why,
-            ApiError::Transport(error) if error.kind == http_client::ErrorKind::Interrupted => {
-                Expired::Interrupted
-            }
-            other => return other,
-        };
+    fn still_running(&self, upid: &Upid, error: ApiError, deadline: &Deadline) -> ApiError {
+        // A request that is cut off by the deadline says so in its own way.
+        let Err(why) = deadline.check() else { return error };
         let last_line = match why {
             Expired::TimedOut { .. } => {
                 self.log_tail(upid, &Deadline::after(LAST_WORDS)).ok().and_then(|mut log| log.pop())

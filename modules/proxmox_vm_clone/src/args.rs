@@ -239,6 +239,12 @@ impl Args {
             if net.mac.is_some_and(MacAddress::is_multicast) {
                 return Err(Failure::bad_argument(at("mac"), "a multicast address cannot be a card's own"));
             }
+            if net.bridge.as_ref().is_some_and(|bridge| bridge.trim().is_empty()) {
+                return Err(Failure::bad_argument(
+                    at("bridge"),
+                    "expected the name of a bridge, found nothing",
+                ));
+            }
             within(&at("vlan"), net.vlan.map(u64::from), 0, 4094)?;
             within(&at("mtu"), net.mtu.map(u64::from), 1, 65520)?;
             within(&at("queues"), net.queues.map(u64::from), 0, 64)?;

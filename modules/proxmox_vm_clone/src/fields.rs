@@ -159,7 +159,9 @@ pub(crate) fn wanted(args: &Args, base: &VmConfig) -> Result<Vec<(String, Value)
 struct Wanted(Vec<(String, Value)>);
 
 impl Wanted {
+    /// Empty text is the same as none.
     fn add(&mut self, field: impl Into<String>, value: Option<Value>) {
+        let value = value.map(|value| if value == "" { Value::Null } else { value });
         self.0.extend(value.map(|value| (field.into(), value)));
     }
 

@@ -149,7 +149,7 @@ fn find_source(
     let Some(wanted) = args.template() else { return Ok(None) };
     let mut nodes: Vec<&str> = guests
         .iter()
-        .filter(|guest| guest.kind == GuestKind::Qemu && (guest.template || guest.name.is_none()))
+        .filter(|guest| guest.kind == GuestKind::Qemu)
         .map(|guest| guest.node.as_str())
         .collect();
     nodes.sort_unstable();

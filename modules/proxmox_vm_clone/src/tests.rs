@@ -183,6 +183,7 @@ fn what_is_written_keeps_what_is_not_named() {
             json!({"cloud_init": {"nameserver": ["10.0.0.1", "10.0.0.2"], "searchdomain": ["a.test"]}}),
             vec!["nameserver=10.0.0.1 10.0.0.2", "searchdomain=a.test"],
         ),
+        (json!({"cloud_init": {"user": "", "nameserver": []}, "description": ""}), vec![]),
         (json!({"tags": ["web", "prod"], "onboot": true}), vec!["onboot=1", "tags=prod;web"]),
         (json!({"boot_order": ["scsi0", "net0"]}), vec!["boot=order=scsi0;net0"]),
         (json!({"startup": "2,up=30", "cpu": "host"}), vec!["cpu=host", "startup=order=2,up=30"]),

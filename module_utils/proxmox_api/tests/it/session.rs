@@ -130,3 +130,48 @@ fn a_write_of_settings_with_a_lost_answer_is_looked_after() {
     assert_eq!(lab.pve.vm_config(200)["tags"], "y");
     lab.assert_sound();
 }
+
+/// Adds a digest to what the fake says, as the real server does.
+fn with_digest(lab: &Lab, digest: &'static str) {
+    let row = format!(r#"{{"data": [{{"key": "digest", "value": "{digest}"}}, "#);
+    lab.proxy.on("GET", "/pending").always().rewrite_answer(move |body| body.replace(r#"{"data": ["#, &row));
+}
+
+#[test]
+fn a_released_lock_changes_the_digest_and_is_no_conflict() {
+    let lab = Lab::start(house());
+    let path = "/config";
+    let before = lab.api.config("pve1", vmid(200), &minute()).unwrap().unwrap();
+    let before = proxmox_api::PendingConfig { digest: Some("old".into()), ..before };
+    lab.proxy.on("PUT", path).first().answer(500, "VM is locked (backup)", "");
+    lab.proxy.on("PUT", path).nth(2).answer(500, "checksum mismatch (file change by other user?)", "");
+    lab.proxy.on("PUT", path).nth(3).rewrite_request(|body| {
+        assert!(body.ends_with("&digest=new"), "{body}");
+        body.replace("&digest=new", "")
+    });
+    with_digest(&lab, "new");
+    lab.api.set_config("pve1", vmid(200), &tags("x"), &before, &minute()).unwrap();
+    assert_eq!(lab.pve.vm_config(200)["tags"], "x");
+}
+
+#[test]
+fn settings_that_somebody_else_changed_are_not_overwritten() {
+    let lab = Lab::start(house());
+    let before = lab.api.config("pve1", vmid(200), &minute()).unwrap().unwrap();
+    let before = proxmox_api::PendingConfig { digest: Some("old".into()), ..before };
+    lab.pve.call("PUT", "/nodes/pve1/qemu/200/config", &[("memory", "1024")]).unwrap();
+    with_digest(&lab, "new");
+    let error = lab.api.set_config("pve1", vmid(200), &tags("x"), &before, &minute()).unwrap_err();
+    assert!(error.refusal().unwrap().is_checksum_mismatch(), "{error}");
+    assert_eq!(lab.count("PUT", "/config"), 1);
+}
+
+#[test]
+fn a_vm_that_is_gone_is_gone_also_where_rights_come_from_a_pool() {
+    let lab = Lab::start(house());
+    let no = "Permission check failed (/vms/999, VM.Audit)";
+    lab.proxy.on("GET", "/999/pending").always().answer(403, no, r#"{"data":null}"#);
+    assert_eq!(lab.api.config("pve1", vmid(999), &minute()).unwrap(), None);
+    lab.proxy.on("GET", "/200/pending").always().answer(403, no, r#"{"data":null}"#);
+    assert_eq!(lab.api.config("pve1", vmid(200), &minute()).unwrap_err().refusal().unwrap().status, 403);
+}

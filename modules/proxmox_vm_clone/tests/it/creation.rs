@@ -345,3 +345,30 @@ fn two_controllers_racing_for_one_vmid_end_with_one_vm() {
     assert!(["conflict", "refused"].contains(&code), "{}", failed[0].output);
     assert_eq!(site.pve.vms().iter().filter(|vm| vm["template"] != 1).count(), 1);
 }
+
+#[test]
+fn a_cluster_list_that_is_behind_does_not_mislead() {
+    let site = Site::new(house());
+    // Until the broadcast came, a guest has neither name nor template mark (PVE/API2Tools.pm).
+    site.proxy.on("GET", "/cluster/resources").always().rewrite_answer(|body| {
+        let mut answer: Value = serde_json::from_str(body).unwrap();
+        for row in answer["data"].as_array_mut().unwrap() {
+            row.as_object_mut()
+                .unwrap()
+                .retain(|key, _| ["id", "vmid", "node", "type", "lock"].contains(&key.as_str()));
+            row["status"] = json!("unknown");
+        }
+        answer.to_string()
+    });
+    site.done(&web01());
+    site.assert_built();
+    assert_eq!(site.done(&web01())["changed"], false);
+}
+
+#[test]
+fn a_server_of_version_7_grows_disks_before_it_answers() {
+    let site = Site::new(house());
+    site.proxy.on("PUT", "/resize").always().rewrite_answer(|_| r#"{"data":null}"#.into());
+    site.done(&web01());
+    site.assert_built();
+}

@@ -28,6 +28,8 @@ fn bad_arguments_are_told_without_asking_anybody() {
         (json!({"balloon": 9000}), "is more than memory"),
         (json!({"net": [{"mac": 1}]}), "quote it"),
         (json!({"net": [{"mac": "01:00:5e:00:00:01"}]}), "multicast"),
+        (json!({"net": [{"mac": ""}]}), "MAC address"),
+        (json!({"net": [{"bridge": ""}]}), "expected the name of a bridge"),
         (json!({"net": [{"slot": "eth0"}]}), "expected net0 to net31"),
         (json!({"net": [{}, {}]}), "given twice"),
         (json!({"net": [{"vlan": 4095}]}), "expected 0 to 4094"),

@@ -10,3 +10,4 @@ mod proxy;
 mod pve;
 mod secrets;
 mod site;
+mod wrong_inputs;

@@ -28,6 +28,8 @@ pub struct ReservationRow {
     pub uuid: String,
     /// The prefix of its subnet.
     pub subnet: String,
+    /// The UUID of its subnet; `None` before 25.7.
+    pub subnet_uuid: Option<String>,
     pub ip_address: Option<Ipv4Addr>,
     /// As stored, in whatever spelling; empty when a client id is used.
     pub hw_address: String,
@@ -77,6 +79,7 @@ impl Opnsense {
             .map(|row| ReservationRow {
                 uuid: row.text("uuid"),
                 subnet: row.label("subnet"),
+                subnet_uuid: Some(row.text("subnet")).filter(|text| *text != row.label("subnet")),
                 ip_address: row.text("ip_address").parse().ok(),
                 hw_address: row.text("hw_address"),
                 mac: row.text("hw_address").parse().ok(),

@@ -24,8 +24,8 @@ pub struct HostOverrideRow {
     /// The address of A and AAAA.
     pub server: Option<IpAddr>,
     pub description: String,
-    /// Whether its address gets a PTR record; releases before 26.1.3 give one to every first name of an address.
-    pub addptr: bool,
+    /// Whether its address gets a PTR record; `None` before 26.1.3, where every first name of an address gets one.
+    pub addptr: Option<bool>,
 }
 
 impl Opnsense {
@@ -47,7 +47,7 @@ impl Opnsense {
                 rr: row.text("rr").split(' ').next().unwrap_or_default().to_owned(),
                 server: row.text("server").parse().ok(),
                 description: row.text("description"),
-                addptr: row.text("addptr") != "0",
+                addptr: row.known("addptr").map(|text| text == "1"),
             })
             .collect())
     }

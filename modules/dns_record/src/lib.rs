@@ -111,7 +111,7 @@ fn as_it_would_be(args: &Args, observed: &Observed, plan: &Plan<Action>) -> Host
         rr: args.rr.to_string(),
         server: None,
         description: String::new(),
-        addptr: true,
+        addptr: None,
     });
     let puts = plan.steps().filter_map(|step| match &step.action {
         Action::Put { fields, .. } => Some(fields),
@@ -121,7 +121,7 @@ fn as_it_would_be(args: &Args, observed: &Observed, plan: &Plan<Action>) -> Host
         match *field {
             "enabled" => row.enabled = true,
             "server" => row.server = args.value,
-            "addptr" => row.addptr = args.ptr,
+            "addptr" => row.addptr = Some(args.ptr),
             "description" => row.description.clone_from(text),
             _ => {}
         }

@@ -34,7 +34,7 @@ impl Observed {
     pub(crate) fn ptr_name(&self, address: IpAddr) -> Option<String> {
         let named = |row: &&HostOverrideRow| {
             row.enabled
-                && row.addptr
+                && row.addptr != Some(false)
                 && row.server == Some(address)
                 && matches!(row.rr.as_str(), "A" | "AAAA")
         };
@@ -59,12 +59,18 @@ pub(crate) fn observe(
     deadline: &Deadline,
 ) -> Result<Observed, Failure> {
     let rows = firewall.search_host_overrides(deadline).map_err(opnsense_failure)?;
-    let form = firewall.get_host_override(None, deadline).map_err(opnsense_failure)?.unwrap_or_default();
+    let knows_addptr = match rows.first() {
+        Some(row) => row.addptr.is_some(),
+        None => firewall
+            .get_host_override(None, deadline)
+            .map_err(opnsense_failure)?
+            .is_some_and(|form| form.knows("addptr")),
+    };
     let service = if args.apply {
         let status = firewall.service_status(Service::Unbound, deadline).map_err(opnsense_failure)?;
         Some(status.as_str().to_owned())
     } else {
         None
     };
-    Ok(Observed { rows, knows_addptr: form.knows("addptr"), service, pending })
+    Ok(Observed { rows, knows_addptr, service, pending })
 }

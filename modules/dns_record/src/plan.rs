@@ -89,7 +89,7 @@ pub(crate) fn text_of(row: &HostOverrideRow, field: &str) -> String {
         "domain" => row.domain.to_ascii_lowercase(),
         "rr" => row.rr.clone(),
         "server" => row.server.map(|server| server.to_string()).unwrap_or_default(),
-        "addptr" => u8::from(row.addptr).to_string(),
+        "addptr" => u8::from(row.addptr != Some(false)).to_string(),
         _ => row.description.clone(),
     }
 }
@@ -104,7 +104,7 @@ pub(crate) fn object(row: &HostOverrideRow) -> Value {
         "domain": row.domain,
         "rr": row.rr,
         "server": text_of(row, "server"),
-        "addptr": row.addptr,
+        "addptr": row.addptr != Some(false),
         "enabled": row.enabled,
         "description": row.description,
         "uuid": if row.uuid.is_empty() { Value::Null } else { row.uuid.as_str().into() },

@@ -25,7 +25,7 @@ fn row(uuid: &str, hostname: &str, server: &str) -> HostOverrideRow {
         rr: if server.contains(':') { "AAAA" } else { "A" }.into(),
         server: server.parse().ok(),
         description: String::new(),
-        addptr: true,
+        addptr: Some(true),
     }
 }
 

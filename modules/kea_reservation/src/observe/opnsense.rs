@@ -4,10 +4,10 @@ use ansible_module::Failure;
 use api_options::opnsense_failure;
 use deadline::Deadline;
 use net_types::Ipv4Cidr;
-use opnsense_api::{Form, KeaGeneral, Opnsense, ReservationRow, Service};
+use opnsense_api::{KeaGeneral, Opnsense, ReservationRow, Service};
 
 use super::{Lease, Observed, Reservation, Subnet};
-use crate::args::{Args, SubnetName};
+use crate::args::{Args, State, SubnetName};
 use crate::plan;
 use crate::values::{Field, Values, unmark};
 
@@ -35,18 +35,12 @@ pub(crate) fn observe(
     deadline: &Deadline,
 ) -> Result<Observed, Failure> {
     let rows = firewall.search_reservations(deadline).map_err(opnsense_failure)?;
-    let uuid = rows.iter().find(|row| is_own(row, args)).map(|row| row.uuid.as_str());
-    let form = firewall.get_reservation(uuid, deadline).map_err(opnsense_failure)?.unwrap_or_default();
     let general = firewall.kea_general(deadline).map_err(opnsense_failure)?;
-    let mut observed = Observed {
-        subnets: subnets(&form),
-        lacking: SINCE.into_iter().filter(|(field, _)| !form.knows(stored_as(*field))).collect(),
-        off: off(general),
-        pending,
-        ..Observed::default()
-    };
-    observed.reservations =
-        rows.iter().map(|row| reservation(row, Some(row.uuid.as_str()) == uuid, &form, &observed)).collect();
+    let mut observed = Observed { off: off(general), pending, ..Observed::default() };
+    read_rows(&mut observed, &rows);
+    if needs_form(args, &rows, &observed) {
+        read_form(&mut observed, firewall, args, &rows, deadline)?;
+    }
     if args.apply {
         let status = firewall.service_status(Service::Kea, deadline).map_err(opnsense_failure)?;
         observed.service = Some(status.as_str().to_owned());
@@ -64,6 +58,48 @@ pub(crate) fn observe(
     Ok(observed)
 }
 
+/// From 25.7 on the rows tell all that there is to know of a reservation that is right.
+fn needs_form(args: &Args, rows: &[ReservationRow], observed: &Observed) -> bool {
+    match rows.iter().find(|row| is_own(row, args)) {
+        Some(row) => row.subnet_uuid.is_none() || plan::differs(args, observed),
+        None => args.state == State::Present || args.subnet.is_some(),
+    }
+}
+
+fn read_rows(observed: &mut Observed, rows: &[ReservationRow]) {
+    for row in rows {
+        let (Some(key), Ok(cidr)) = (&row.subnet_uuid, row.subnet.parse()) else { continue };
+        if !observed.subnets.iter().any(|subnet| subnet.key == *key) {
+            observed.subnets.push(subnet(key.clone(), cidr));
+        }
+    }
+    observed.reservations = rows.iter().map(|row| reservation(row, observed)).collect();
+}
+
+/// The own reservation in full or an empty one: it shows every subnet, and the fields this release knows.
+fn read_form(
+    observed: &mut Observed,
+    firewall: &Opnsense,
+    args: &Args,
+    rows: &[ReservationRow],
+    deadline: &Deadline,
+) -> Result<(), Failure> {
+    let own = rows.iter().position(|row| is_own(row, args));
+    let uuid = own.map(|place| rows[place].uuid.as_str());
+    let form = firewall.get_reservation(uuid, deadline).map_err(opnsense_failure)?.unwrap_or_default();
+    let choices = form.choices("subnet").iter();
+    observed.subnets =
+        choices.filter_map(|choice| Some(subnet(choice.key.clone(), choice.label.parse().ok()?))).collect();
+    observed.lacking = SINCE.into_iter().filter(|(field, _)| !form.knows(stored_as(*field))).collect();
+    observed.reservations = rows.iter().map(|row| reservation(row, observed)).collect();
+    if let Some(place) = own {
+        let values = &mut observed.reservations[place].values;
+        FIELDS.iter().for_each(|(field, name)| values.set(*field, form.text(name)));
+        describe(values, form.text("description"));
+    }
+    Ok(())
+}
+
 /// The row to read in full.
 fn is_own(row: &ReservationRow, args: &Args) -> bool {
     let cidr = || row.subnet.parse::<Ipv4Cidr>().ok();
@@ -79,19 +115,8 @@ pub(crate) fn stored_as(field: Field) -> &'static str {
     FIELDS.iter().find(|(known, _)| *known == field).map_or("description", |(_, name)| name)
 }
 
-fn subnets(form: &Form) -> Vec<Subnet> {
-    let choices = form.choices("subnet").iter();
-    choices
-        .filter_map(|choice| {
-            Some(Subnet {
-                key: choice.key.clone(),
-                cidr: choice.label.parse().ok()?,
-                routers: Vec::new(),
-                next_server: None,
-                forbidden: Vec::new(),
-            })
-        })
-        .collect()
+fn subnet(key: String, cidr: Ipv4Cidr) -> Subnet {
+    Subnet { key, cidr, routers: Vec::new(), next_server: None, forbidden: Vec::new() }
 }
 
 fn off(general: KeaGeneral) -> Option<String> {
@@ -105,23 +130,18 @@ fn off(general: KeaGeneral) -> Option<String> {
     })
 }
 
-/// `read`: the form is this row's.
-fn reservation(row: &ReservationRow, read: bool, form: &Form, observed: &Observed) -> Reservation {
+fn reservation(row: &ReservationRow, observed: &Observed) -> Reservation {
     let mut values: Values = [
         (Field::HwAddress, row.hw_address.clone()),
         (Field::IpAddress, row.ip_address.map(|ip| ip.to_string()).unwrap_or_default()),
         (Field::Hostname, row.hostname.clone()),
+        (Field::NextServer, row.next_server.clone().unwrap_or_default()),
+        (Field::BootFileName, row.boot_file_name.clone().unwrap_or_default()),
+        (Field::TftpServerName, row.tftp_server_name.clone().unwrap_or_default()),
     ]
     .into_iter()
     .collect();
-    let mut description = row.description.as_str();
-    if read {
-        FIELDS.iter().for_each(|(field, name)| values.set(*field, form.text(name)));
-        description = form.text("description");
-    }
-    let (text, owner) = unmark(description);
-    values.set(Field::Description, text);
-    values.set(Field::Owner, owner);
+    describe(&mut values, &row.description);
     let subnet = observed.subnets.iter().find(|subnet| subnet.cidr.to_string() == row.subnet);
     Reservation {
         uuid: row.uuid.clone(),
@@ -130,6 +150,12 @@ fn reservation(row: &ReservationRow, read: bool, form: &Form, observed: &Observe
         identifier: if row.hw_address.is_empty() { "a client id".to_owned() } else { row.hw_address.clone() },
         values,
     }
+}
+
+fn describe(values: &mut Values, description: &str) {
+    let (text, owner) = unmark(description);
+    values.set(Field::Description, text);
+    values.set(Field::Owner, owner);
 }
 
 fn add_what_a_write_needs(

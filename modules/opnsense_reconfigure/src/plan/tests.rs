@@ -28,6 +28,7 @@ fn reservation(mac: &str, ip: &str) -> ReservationRow {
     ReservationRow {
         uuid: "u-1".into(),
         subnet: "10.20.0.0/24".into(),
+        subnet_uuid: None,
         ip_address: ip.parse().ok(),
         hw_address: mac.into(),
         mac: mac.parse().ok(),
@@ -48,7 +49,7 @@ fn record(server: &str) -> HostOverrideRow {
         rr: "A".into(),
         server: server.parse().ok(),
         description: String::new(),
-        addptr: true,
+        addptr: None,
     }
 }
 

@@ -97,29 +97,34 @@ impl Site {
 
     /// web01 is exactly what was declared, and runs; there is one of it.
     fn assert_built(&self) {
-        let config = self.config();
+        self.assert_host_built(1);
+    }
+
+    /// The host of [`host`] is exactly what was declared, and runs; there is one of it.
+    fn assert_host_built(&self, number: u32) {
+        let (vmid, name) = (1100 + number, format!("web{number:02}"));
+        let config = self.pve.vm_config(vmid);
         let has = |key: &str, part: &str| {
             let text = config[key].as_str().map_or_else(|| config[key].to_string(), str::to_owned);
             assert!(text.contains(part), "{key}: expected {part} in {text}; {config}");
         };
-        has("name", "web01");
-        has("net0", "virtio=02:A5:00:00:04:4D,bridge=vmbr1,tag=20");
+        has("name", &name);
+        has("net0", &format!("virtio=02:A5:00:00:04:{:02X},bridge=vmbr1,tag=20", 0x4c + number));
         has("scsi0", "size=40G");
         has("scsi0", "discard=on");
-        has("scsi1", "serial=web01-data");
+        has("scsi1", &format!("serial={name}-data"));
         has("scsi1", "size=100G");
         has("cores", "4");
         has("memory", "8192");
         has("tags", "prod;web");
-        has("description", "Serves the web");
         has("boot", "order=scsi0;net0");
         has("ipconfig0", "ip=dhcp");
         has("ciuser", "admin");
         has("cipassword", "****");
         assert_eq!(config["description"], "Serves the web");
         assert!(config.get("unused0").is_none(), "an orphaned disk: {config}");
-        assert_eq!(self.pve.vm_status(1101), "running");
-        let named = self.pve.vms().iter().filter(|vm| vm["name"] == "web01").count();
+        assert_eq!(self.pve.vm_status(vmid), "running");
+        let named = self.pve.vms().iter().filter(|vm| vm["name"] == name.as_str()).count();
         assert_eq!(named, 1);
     }
 }
@@ -131,10 +136,20 @@ fn house() -> FakePveBuilder {
 
 /// Everything a host of the site declares.
 fn web01() -> Value {
+    host(1)
+}
+
+/// web01, web02 ...: many hosts fit on one cluster, which takes longer to start than a host to build.
+fn host(number: u32) -> Value {
+    let name = format!("web{number:02}");
     json!({
-        "vmid": 1101, "name": "web01", "template_prefix": "fedora-server-", "cores": 4, "memory": 8192,
-        "net": [{"slot": "net0", "mac": MAC, "bridge": "vmbr1", "vlan": 20}],
-        "disks": [{"slot": "scsi1", "storage": "local-lvm", "size": 100, "serial": "web01-data", "discard": true}],
+        "vmid": 1100 + number, "name": name, "template_prefix": "fedora-server-", "cores": 4, "memory": 8192,
+        "net": [{
+            "slot": "net0", "mac": format!("02:a5:00:00:04:{:02x}", 0x4c + number), "bridge": "vmbr1", "vlan": 20,
+        }],
+        "disks": [{
+            "slot": "scsi1", "storage": "local-lvm", "size": 100, "serial": format!("{name}-data"), "discard": true,
+        }],
         "os_disk": {"size": 40},
         "cloud_init": {
             "user": "admin", "password": PASSWORD, "ssh_keys": [KEY], "ip_config": [{"ip": "dhcp"}],

@@ -150,5 +150,66 @@ fn one(option: &Opt) -> Value {
 }
 
 fn yaml(document: &Value) -> String {
-    serde_norway::to_string(document).unwrap_or_else(|_| document.to_string())
+    let text = serde_norway::to_string(document).unwrap_or_else(|_| document.to_string());
+    let folded: String = text.lines().map(fold).collect();
+    // Folding must not change a word; a text that it would change stays as it is.
+    match serde_norway::from_str::<Value>(&folded) {
+        Ok(read) if read == *document => folded,
+        _ => text,
+    }
+}
+
+/// Folds a long plain or quoted scalar over several lines; ansible-test allows 160 characters a line.
+fn fold(line: &str) -> String {
+    const WIDTH: usize = 110;
+    let indent = line.len() - line.trim_start().len();
+    let mut folded = String::new();
+    let mut length = 0;
+    for (index, word) in line.split(' ').enumerate() {
+        // Only in front of a letter: `#`, `-` and the like mean something at the beginning of a line.
+        let may_break = index > indent + 1 && word.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if length + word.len() > WIDTH && may_break {
+            folded.push_str(&format!("\n{:1$}", "", indent + 4));
+            length = indent + 4;
+        } else if index > 0 {
+            folded.push(' ');
+            length += 1;
+        }
+        folded.push_str(word);
+        length += word.len();
+    }
+    folded + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spec_with(text: &str) -> Spec {
+        Spec::new("probe", "Shows the contract").describe(text).options(Table::new(vec![
+            Opt::str("say").doc(text).env(&["PROBE_SAY"]),
+            Opt::dict_of("more", Table::new(vec![Opt::list("items", Kind::Str).doc(text)])),
+        ]))
+    }
+
+    #[test]
+    fn long_texts_are_folded_and_read_back_the_same() {
+        let text =
+            "Beginning: of a text that 'is' long, with O(option=value), C(- dash) and # hash. ".repeat(5);
+        let yaml = documentation(&spec_with(text.trim()));
+        assert!(yaml.lines().all(|line| line.len() <= 140), "{yaml}");
+        let read: Value = serde_norway::from_str(&yaml).unwrap();
+        assert_eq!(read["description"][0], text.trim());
+        assert_eq!(read["options"]["more"]["suboptions"]["items"]["description"][0], text.trim());
+    }
+
+    proptest! {
+        #[test]
+        fn folding_never_changes_a_word(text in "[ -~]{1,400}") {
+            let read: Value = serde_norway::from_str(&documentation(&spec_with(&text))).unwrap();
+            prop_assert_eq!(read["description"][0].as_str(), Some(text.as_str()));
+        }
+    }
 }

@@ -6,9 +6,11 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 ARCH := $(shell uname -m)
-# Architectures to build, and the cargo profile: `make rebuild PROFILE=dev` is quick and big.
+# Architectures to build, and the cargo profile. `dev` is quick to build and big; it shares its dependencies with the
+# tests, so demo and test need no second build of them.
 ARCHS ?= $(ARCH)
 PROFILE ?= release
+demo test: PROFILE := dev
 
 # Outside the checkout, so that every clone finds its dependencies compiled.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/homelab-anvil

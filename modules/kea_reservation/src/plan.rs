@@ -249,12 +249,16 @@ fn is_of_this_host(args: &Args, one: &Reservation) -> bool {
     match one.values.text(Field::Owner) {
         "" => {
             let hostname = args.wanted.text(Field::Hostname);
-            one.mac.is_some()
-                && !hostname.is_empty()
-                && Field::Hostname.same(hostname, one.values.text(Field::Hostname))
+            one.mac.is_some() && !hostname.is_empty() && has_hostname(one, hostname)
         }
         owner => one.mac.is_some() && args.owner.as_deref() == Some(owner),
     }
+}
+
+/// Others may have stored the name with a domain.
+fn has_hostname(one: &Reservation, hostname: &str) -> bool {
+    let label = one.values.text(Field::Hostname).split('.').next().unwrap_or_default();
+    Field::Hostname.same(hostname, label)
 }
 
 fn refuse_hostname_of_another(
@@ -270,7 +274,7 @@ fn refuse_hostname_of_another(
     let holder = observed.reservations.iter().find(|one| {
         one.subnet == subnet.key
             && one.mac != Some(args.mac)
-            && Field::Hostname.same(hostname, one.values.text(Field::Hostname))
+            && has_hostname(one, hostname)
             && !stale.contains(one)
     });
     let Some(holder) = holder else { return Ok(()) };

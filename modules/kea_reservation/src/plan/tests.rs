@@ -251,6 +251,8 @@ fn a_second_holder_made_by_others_is_seen_though_the_own_reservation_is_right() 
 fn a_hostname_of_another_is_refused_in_the_same_subnet_only() {
     let same = server_with(vec![reservation("u-9", "52:54:00:00:00:09", "10.20.0.40", "WEB01")]);
     assert_snapshot!(told(&args(web01()), &same), @"refused: the hostname web01 is held by the reservation of 10.20.0.40 for 52:54:00:00:00:09 in 10.20.0.0/24: give this host another name, or remove that reservation");
+    let full = server_with(vec![reservation("u-9", "52:54:00:00:00:09", "10.20.0.40", "web01.example.net")]);
+    assert!(told(&args(web01()), &full).starts_with("refused: the hostname web01 is held"));
     let other = server_with(vec![reservation("u-9", "52:54:00:00:00:09", "10.30.0.40", "web01")]);
     assert!(told(&args(web01()), &other).starts_with("store"));
 }

@@ -107,44 +107,59 @@ fn a_refused_write_says_why_in_the_words_of_opnsense() {
     assert!(result["msg"].as_str().unwrap().contains("reservation.ip_address: Duplicate entry exists."));
 }
 
-#[test]
-fn a_run_killed_at_any_request_is_repaired_by_the_next() {
-    for options in [everything(), web01_with(json!({"prune_stale": true}))] {
-        for request in 1.. {
-            let site = Site::new(firewall().reservation(
-                "10.20.0.0/24",
-                &[("hw_address", "02:a5:00:00:00:64"), ("ip_address", "10.20.0.21"), ("hostname", "web01")],
-            ));
-            let options = site.options(lab::program::with(&options, json!({"prune_stale": true, "hostname": if options["ip"] == "10.20.0.21" { "web01" } else { "web02" }})));
-            if !site.module.run_killed_at(&site.proxy, request, &options) {
-                assert!(request > 10, "killed at {} requests only", request - 1);
-                break;
-            }
-            let _ = site.module.run(&options).done();
-            let ip = options["ip"].as_str().unwrap();
-            let live = site.firewall.live_reservations();
-            let ours: Vec<_> = live.iter().filter(|one| one.ip_address == ip).collect();
-            assert_eq!(ours.len(), 1, "killed at request {request}");
-            assert_eq!(ours[0].hw_address, "02:a5:00:00:00:65", "killed at request {request}");
-            assert_eq!(site.module.run(&options).done()["changed"], false, "killed at request {request}");
+/// Kills a run of `options` at each of its requests, each time from the state that `prepare` makes; the next run must
+/// leave what `assert_done` wants, and the one after it find nothing to do.
+fn killed_everywhere(site: &Site, options: &Value, prepare: impl Fn(), assert_done: impl Fn(usize)) {
+    for request in 1.. {
+        prepare();
+        if !site.module.run_killed_at(&site.proxy, request, options) {
+            assert!(request > 5, "killed at {} requests only", request - 1);
+            break;
         }
+        let _ = site.module.run(options).done();
+        assert_done(request);
+        assert_eq!(site.module.run(options).done()["changed"], false, "killed at request {request}");
     }
+}
+
+fn assert_live(site: &Site, ip: &str, request: usize) {
+    let live = site.firewall.live_reservations();
+    let macs: Vec<&str> = live.iter().map(|one| one.hw_address.as_str()).collect();
+    assert_eq!(macs, ["02:a5:00:00:00:65"], "killed at request {request}");
+    assert_eq!(live[0].ip_address, ip, "killed at request {request}");
+}
+
+#[test]
+fn an_addition_killed_at_any_request_is_repaired_by_the_next() {
+    let site = Site::new(firewall());
+    let absent = site.options(web01_with(json!({"state": "absent"})));
+    let prepare = || drop(site.module.run(&absent).done());
+    killed_everywhere(&site, &site.options(everything()), prepare, |request| {
+        assert_live(&site, "10.20.0.22", request);
+    });
+}
+
+#[test]
+fn a_takeover_killed_at_any_request_is_repaired_by_the_next() {
+    let site = Site::new(firewall());
+    let absent = site.options(web01_with(json!({"state": "absent"})));
+    let stale = [("hw_address", "02:a5:00:00:00:64"), ("ip_address", "10.20.0.21"), ("hostname", "web01")];
+    let prepare = || {
+        let _ = site.module.run(&absent).done();
+        site.firewall.store_reservation("10.20.0.0/24", &stale);
+    };
+    let options = site.options(web01_with(json!({"prune_stale": true})));
+    killed_everywhere(&site, &options, prepare, |request| assert_live(&site, "10.20.0.21", request));
 }
 
 #[test]
 fn a_removal_killed_at_any_request_is_repaired_by_the_next() {
-    for request in 1.. {
-        let site = Site::new(firewall());
-        let _ = site.module.run(&site.options(web01())).done();
-        let absent = site.options(web01_with(json!({"state": "absent"})));
-        if !site.module.run_killed_at(&site.proxy, request, &absent) {
-            assert!(request > 5, "killed at {} requests only", request - 1);
-            break;
-        }
-        let _ = site.module.run(&absent).done();
+    let site = Site::new(firewall());
+    let prepare = || drop(site.module.run(&site.options(web01())).done());
+    let absent = site.options(web01_with(json!({"state": "absent"})));
+    killed_everywhere(&site, &absent, prepare, |request| {
         assert!(site.firewall.live_reservations().is_empty(), "killed at request {request}");
-        assert_eq!(site.module.run(&absent).done()["changed"], false, "killed at request {request}");
-    }
+    });
 }
 
 #[test]

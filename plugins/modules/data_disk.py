@@ -10,12 +10,19 @@ version_added: 0.1.0
 author:
 - homelab.anvil maintainers (@homelab-anvil)
 description:
-- Runs as root in the guest. Finds the disk by its serial number under C(/dev/disk/by-id), never by a name such as C(sdb), which follows the order of discovery; waits for it until O(timeout).
-- 'Makes a file system only on a disk with nothing on it: no partition, and no signature of anything that wipefs and blkid know. Nothing is ever erased or formatted over. A disk with a file system, which an earlier guest left, is mounted with its data.'
-- Refuses a disk with partitions, with the signature of anything else (another file system, swap, LVM, RAID, ZFS), in use elsewhere or found twice, and a mount point that is not empty or holds another mount.
-- Mounts by UUID, and only after the mount is proved writes the line into C(/etc/fstab), between two marks of its own. Every other line stays as it is; the new file is checked with C(findmnt --verify) before it replaces the old one.
+- Runs as root in the guest. Finds the disk by its serial number under C(/dev/disk/by-id), never by a name such
+    as C(sdb), which follows the order of discovery; waits for it until O(timeout).
+- 'Makes a file system only on a disk with nothing on it: no partition, and no signature of anything that
+    wipefs and blkid know. Nothing is ever erased or formatted over. A disk with a file system, which an
+    earlier guest left, is mounted with its data.'
+- Refuses a disk with partitions, with the signature of anything else (another file system, swap, LVM, RAID,
+    ZFS), in use elsewhere or found twice, and a mount point that is not empty or holds another mount.
+- Mounts by UUID, and only after the mount is proved writes the line into C(/etc/fstab), between two marks of
+    its own. Every other line stays as it is; the new file is checked with C(findmnt --verify) before it
+    replaces the old one.
 requirements:
-- 'In the guest: udev, util-linux 2.33 or newer (lsblk, blkid, wipefs, mount, findmnt), and C(mkfs.ext4) or C(mkfs.xfs)'
+- 'In the guest: udev, util-linux 2.33 or newer (lsblk, blkid, wipefs, mount, findmnt), and C(mkfs.ext4) or
+    C(mkfs.xfs)'
 notes:
 - The file system's root directory gets its SELinux label (C(restorecon)) when it is mounted.
 - 'The data lives as long as the VM''s disk: destroying the VM deletes it.'
@@ -37,7 +44,8 @@ attributes:
 options:
   serial:
     description:
-    - 'Serial number of the disk, as set in its C(serial=) in Proxmox. A virtio-blk disk shows its first 20 characters only: keep it that short.'
+    - 'Serial number of the disk, as set in its C(serial=) in Proxmox. A virtio-blk disk shows its first 20
+        characters only: keep it that short.'
     type: str
     required: true
   path:

@@ -10,13 +10,17 @@ version_added: 0.1.0
 author:
 - homelab.anvil maintainers (@homelab-anvil)
 description:
-- 'Sends a real DHCPDISCOVER with the MAC address of your choice out of an interface and returns the DHCPOFFER that comes back: address, next server, boot file, options.'
-- Tells in a second whether a reservation holds, which next server and boot file a client would get, and whether a second DHCP server answers on the segment.
-- It stops after the offer. Nothing is requested, no lease is taken, nothing is written, so it does the same in check mode and never reports a change.
+- 'Sends a real DHCPDISCOVER with the MAC address of your choice out of an interface and returns the DHCPOFFER
+    that comes back: address, next server, boot file, options.'
+- Tells in a second whether a reservation holds, which next server and boot file a client would get, and
+    whether a second DHCP server answers on the segment.
+- It stops after the offer. Nothing is requested, no lease is taken, nothing is written, so it does the same in
+    check mode and never reports a change.
 requirements:
 - Root or CAP_NET_RAW on the machine that runs the module, for a raw packet socket.
 notes:
-- The MAC address is the DHCP field C(chaddr) only; the Ethernet source is the interface's own address, so no switch learns a wrong port. A server that reserves by the Ethernet source would not see it.
+- The MAC address is the DHCP field C(chaddr) only; the Ethernet source is the interface's own address, so no
+    switch learns a wrong port. A server that reserves by the Ethernet source would not see it.
 - The server must be on the segment of the interface, or a relay must.
 seealso:
 - module: homelab.anvil.kea_reservation
@@ -53,17 +57,20 @@ options:
   architecture:
     description:
     - Asks as network-boot firmware does, with options 60, 93 and 94.
-    - One of V(bios), V(uefi_ia32), V(uefi_x64), V(uefi_arm64), V(uefi_x64_http), V(uefi_arm64_http), or the number of option 93.
+    - One of V(bios), V(uefi_ia32), V(uefi_x64), V(uefi_arm64), V(uefi_x64_http), V(uefi_arm64_http), or the
+        number of option 93.
     type: str
   request:
     description:
-    - Option codes to ask for in addition to those that every client asks for (1, 3, 6, 12, 15, 51, 54, 60, 66, 67).
+    - Option codes to ask for in addition to those that every client asks for (1, 3, 6, 12, 15, 51, 54, 60, 66,
+        67).
     type: list
     elements: int
     default: []
   collect:
     description:
-    - Seconds to go on listening after the first offer, to see whether a second server answers; V(0) takes the first.
+    - Seconds to go on listening after the first offer, to see whether a second server answers; V(0) takes the
+        first.
     type: int
     default: 0
   expect:

@@ -10,11 +10,15 @@ version_added: 0.1.0
 author:
 - homelab.anvil maintainers (@homelab-anvil)
 description:
-- Adds, changes or removes one A or AAAA record with its PTR, and proves that the firewall holds it and that Unbound runs with it.
-- A record is known by its hostname, domain and type. Another value changes that record; it never adds a second one.
+- Adds, changes or removes one A or AAAA record with its PTR, and proves that the firewall holds it and that
+    Unbound runs with it.
+- A record is known by its hostname, domain and type. Another value changes that record; it never adds a second
+    one.
 notes:
-- 'OPNsense needs the privilege C(Services: Unbound) for the user of the key, as only that may apply. With O(apply=false), C(Services: Unbound DNS: Edit Host and Domain Override) is enough.'
-- A run that was killed after it stored a record and before it applied it leaves a mark in C(~/.local/state/homelab.anvil) of the user the module runs as; the next run there sees it and applies.
+- 'OPNsense needs the privilege C(Services: Unbound) for the user of the key, as only that may apply. With
+    O(apply=false), C(Services: Unbound DNS: Edit Host and Domain Override) is enough.'
+- A run that was killed after it stored a record and before it applied it leaves a mark in
+    C(~/.local/state/homelab.anvil) of the user the module runs as; the next run there sees it and applies.
 seealso:
 - module: homelab.anvil.opnsense_reconfigure
 - module: homelab.anvil.kea_reservation
@@ -76,7 +80,8 @@ options:
     - ip
   ptr:
     description:
-    - Whether the address also gets a PTR record. OPNsense gives one to the first name of an address only; RV(ptr_name) says which. V(false) needs OPNsense 26.1.3.
+    - Whether the address also gets a PTR record. OPNsense gives one to the first name of an address only;
+        RV(ptr_name) says which. V(false) needs OPNsense 26.1.3.
     type: bool
     default: true
   description:
@@ -85,12 +90,14 @@ options:
     type: str
   repair_duplicates:
     description:
-    - OPNsense keeps any number of records of one name and type. When there is more than one, the module refuses; with V(true) it keeps one, the one with O(value) if there is such, and removes the others.
+    - OPNsense keeps any number of records of one name and type. When there is more than one, the module
+        refuses; with V(true) it keeps one, the one with O(value) if there is such, and removes the others.
     type: bool
     default: false
   apply:
     description:
-    - Whether Unbound reads the change. With V(false) it is stored and verified as stored, and RV(pending_apply) says that M(homelab.anvil.opnsense_reconfigure) has to run, once for a batch.
+    - Whether Unbound reads the change. With V(false) it is stored and verified as stored, and
+        RV(pending_apply) says that M(homelab.anvil.opnsense_reconfigure) has to run, once for a batch.
     type: bool
     default: true
   api_host:
@@ -119,7 +126,8 @@ options:
     required: true
   validate_certs:
     description:
-    - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the credentials: better give O(ca_path) or O(tls_fingerprint).'
+    - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the
+        credentials: better give O(ca_path) or O(tls_fingerprint).'
     - When not set, the environment variable E(OPNSENSE_VALIDATE_CERTS) is used.
     type: bool
     default: true
@@ -130,7 +138,8 @@ options:
     type: path
   tls_fingerprint:
     description:
-    - SHA-256 fingerprint of the server's certificate; only that certificate is then believed, and no credential is sent to any other server.
+    - SHA-256 fingerprint of the server's certificate; only that certificate is then believed, and no
+        credential is sent to any other server.
     - When not set, the environment variable E(OPNSENSE_TLS_FINGERPRINT) is used.
     type: str
   api_timeout:

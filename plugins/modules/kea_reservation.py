@@ -10,13 +10,22 @@ version_added: 0.1.0
 author:
 - homelab.anvil maintainers (@homelab-anvil)
 description:
-- 'Adds, changes or removes one DHCPv4 reservation, and proves that the server holds it: what was written is read back, and on OPNsense the service is seen running after it was reconfigured.'
-- A reservation is known by its MAC address, compared as six bytes, and its subnet. An option that is left out leaves its field as it is; an empty text unsets it.
-- Nothing is written when the address is reserved for or leased to another MAC address, is not a host address of the subnet or is its router's, when another reservation of the subnet has the hostname, when Kea is disabled or configured by hand on OPNsense, or when this release of OPNsense would drop a field.
+- 'Adds, changes or removes one DHCPv4 reservation, and proves that the server holds it: what was written is
+    read back, and on OPNsense the service is seen running after it was reconfigured.'
+- A reservation is known by its MAC address, compared as six bytes, and its subnet. An option that is left out
+    leaves its field as it is; an empty text unsets it.
+- Nothing is written when the address is reserved for or leased to another MAC address, is not a host address
+    of the subnet or is its router's, when another reservation of the subnet has the hostname, when Kea is
+    disabled or configured by hand on OPNsense, or when this release of OPNsense would drop a field.
 notes:
 - 'OPNsense needs the privilege C(Services: DHCP: Kea(v4)) for the user of the key.'
-- A run that was killed after it stored a reservation and before it applied it leaves a mark in C(~/.local/state/homelab.anvil) of the user the module runs as; the next run there sees it and applies. From another machine, run M(homelab.anvil.opnsense_reconfigure) with O(homelab.anvil.opnsense_reconfigure#module:force=true).
-- On plain Kea the reservation is written with config-set and config-write, the rest of the configuration stays as it is. Where Kea may not write its file (Debian 12 as installed), the old configuration is put back and the failure says how to allow it.
+- A run that was killed after it stored a reservation and before it applied it leaves a mark in
+    C(~/.local/state/homelab.anvil) of the user the module runs as; the next run there sees it and applies.
+    From another machine, run M(homelab.anvil.opnsense_reconfigure) with
+    O(homelab.anvil.opnsense_reconfigure#module:force=true).
+- On plain Kea the reservation is written with config-set and config-write, the rest of the configuration stays
+    as it is. Where Kea may not write its file (Debian 12 as installed), the old configuration is put back and
+    the failure says how to allow it.
 seealso:
 - module: homelab.anvil.opnsense_reconfigure
 - module: homelab.anvil.dns_record
@@ -66,7 +75,8 @@ options:
     - ip_address
   subnet:
     description:
-    - Subnet as a prefix (V(10.20.0.0/24)), as Kea's subnet-id or as OPNsense's UUID. Left out, it is the one that O(ip) lies in.
+    - Subnet as a prefix (V(10.20.0.0/24)), as Kea's subnet-id or as OPNsense's UUID. Left out, it is the one
+        that O(ip) lies in.
     type: str
   hostname:
     description:
@@ -78,7 +88,8 @@ options:
     type: str
   boot_file:
     description:
-    - Boot file. On plain Kea it is the BOOTP field C(file); OPNsense can only send it as option 67, since 25.7.
+    - Boot file. On plain Kea it is the BOOTP field C(file); OPNsense can only send it as option 67, since
+        25.7.
     type: str
     aliases:
     - boot_file_name
@@ -92,21 +103,28 @@ options:
     type: str
   owner:
     description:
-    - Whose reservation it is; by default O(hostname). It is marked in the description (OPNsense, as V([anvil:NAME]) at its end) or the user context (Kea) whenever the module writes the reservation, so that O(prune_stale) touches nothing else.
+    - Whose reservation it is; by default O(hostname). It is marked in the description (OPNsense, as
+        V([anvil:NAME]) at its end) or the user context (Kea) whenever the module writes the reservation, so
+        that O(prune_stale) touches nothing else.
     type: str
   prune_stale:
     description:
-    - Take O(ip) over from a stale reservation of this very host. Stale is a reservation that holds O(ip) for another MAC address, and is marked with the same owner, or has no mark and the same hostname. Any other holder is refused.
+    - Take O(ip) over from a stale reservation of this very host. Stale is a reservation that holds O(ip) for
+        another MAC address, and is marked with the same owner, or has no mark and the same hostname. Any other
+        holder is refused.
     type: bool
     default: false
   clear_lease:
     description:
-    - Forget a lease that another MAC address has on O(ip), once the reservation is in effect. Needs the hook lease_cmds, or OPNsense 26.1.6.
+    - Forget a lease that another MAC address has on O(ip), once the reservation is in effect. Needs the hook
+        lease_cmds, or OPNsense 26.1.6.
     type: bool
     default: false
   apply:
     description:
-    - Whether OPNsense makes Kea read the change. With V(false) it is stored and verified as stored, and RV(pending_apply) says that M(homelab.anvil.opnsense_reconfigure) has to run, once for a batch. Plain Kea applies at once.
+    - Whether OPNsense makes Kea read the change. With V(false) it is stored and verified as stored, and
+        RV(pending_apply) says that M(homelab.anvil.opnsense_reconfigure) has to run, once for a batch. Plain
+        Kea applies at once.
     type: bool
     default: true
   api_host:
@@ -132,7 +150,8 @@ options:
     type: str
   validate_certs:
     description:
-    - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the credentials: better give O(ca_path) or O(tls_fingerprint).'
+    - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the
+        credentials: better give O(ca_path) or O(tls_fingerprint).'
     - When not set, the environment variable E(OPNSENSE_VALIDATE_CERTS) is used.
     type: bool
     default: true
@@ -143,7 +162,8 @@ options:
     type: path
   tls_fingerprint:
     description:
-    - SHA-256 fingerprint of the server's certificate; only that certificate is then believed, and no credential is sent to any other server.
+    - SHA-256 fingerprint of the server's certificate; only that certificate is then believed, and no
+        credential is sent to any other server.
     - When not set, the environment variable E(OPNSENSE_TLS_FINGERPRINT) is used.
     type: str
   api_timeout:
@@ -153,12 +173,14 @@ options:
     default: 60
   kea_url:
     description:
-    - URL of the Kea control agent, or of the DHCPv4 server's own HTTP socket (Kea 3), such as V(http://127.0.0.1:8000/).
+    - URL of the Kea control agent, or of the DHCPv4 server's own HTTP socket (Kea 3), such as
+        V(http://127.0.0.1:8000/).
     - When not set, the environment variable E(KEA_URL) is used.
     type: str
   kea_socket:
     description:
-    - UNIX control socket of the DHCPv4 server, on the machine the module runs on, such as V(/run/kea/kea4-ctrl-socket).
+    - UNIX control socket of the DHCPv4 server, on the machine the module runs on, such as
+        V(/run/kea/kea4-ctrl-socket).
     - When not set, the environment variable E(KEA_SOCKET) is used.
     type: path
   kea_user:

@@ -10,9 +10,13 @@ version_added: 0.1.0
 author:
 - homelab.anvil maintainers (@homelab-anvil)
 description:
-- 'Makes Kea and Unbound read what M(homelab.anvil.kea_reservation) and M(homelab.anvil.dns_record) stored with C(apply=false), once for the whole batch: a reconfigure stops the service for a moment. Then it verifies that the service runs, and every reservation and record of the batch.'
-- A service is reconfigured only when those modules left changes that are not in effect, or when it does not run. Otherwise the batch is verified and nothing is changed, so a second run answers C(changed=false).
-- What is not in effect is known from a mark in C(~/.local/state/homelab.anvil) of the user the modules run as, which also outlives a killed run. Changes stored by others, or from another machine, need O(force=true).
+- 'Makes Kea and Unbound read what M(homelab.anvil.kea_reservation) and M(homelab.anvil.dns_record) stored with
+    C(apply=false), once for the whole batch: a reconfigure stops the service for a moment. Then it verifies
+    that the service runs, and every reservation and record of the batch.'
+- A service is reconfigured only when those modules left changes that are not in effect, or when it does not
+    run. Otherwise the batch is verified and nothing is changed, so a second run answers C(changed=false).
+- What is not in effect is known from a mark in C(~/.local/state/homelab.anvil) of the user the modules run as,
+    which also outlives a killed run. Changes stored by others, or from another machine, need O(force=true).
 notes:
 - In check mode, an entry of the batch that is not stored yet is one that would be.
 - 'OPNsense needs the privileges C(Services: DHCP: Kea(v4)) and C(Services: Unbound) for the user of the key.'
@@ -182,7 +186,8 @@ options:
     required: true
   validate_certs:
     description:
-    - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the credentials: better give O(ca_path) or O(tls_fingerprint).'
+    - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the
+        credentials: better give O(ca_path) or O(tls_fingerprint).'
     - When not set, the environment variable E(OPNSENSE_VALIDATE_CERTS) is used.
     type: bool
     default: true
@@ -193,7 +198,8 @@ options:
     type: path
   tls_fingerprint:
     description:
-    - SHA-256 fingerprint of the server's certificate; only that certificate is then believed, and no credential is sent to any other server.
+    - SHA-256 fingerprint of the server's certificate; only that certificate is then believed, and no
+        credential is sent to any other server.
     - When not set, the environment variable E(OPNSENSE_TLS_FINGERPRINT) is used.
     type: str
   api_timeout:

@@ -10,13 +10,23 @@ version_added: 0.1.0
 author:
 - homelab.anvil maintainers (@homelab-anvil)
 description:
-- 'One task takes a template to a running virtual machine that is what was declared: it is cloned, configured, read back and compared, its OS disk is grown, and only then it is started. The same task run again reads three times and says unchanged.'
-- The VMID is the identity and the name must agree with it. A VMID that belongs to another name, to a container or to a template is refused with what was found.
-- Only what the task names is managed. What the template brought and the task does not name is left alone, also inside one network device or disk. A MAC address is never lost, a disk is never re-created or shrunk.
-- A virtual machine that an interrupted run left half made is taken up and finished by the next run. Until it is configured, its description says so.
+- 'One task takes a template to a running virtual machine that is what was declared: it is cloned, configured,
+    read back and compared, its OS disk is grown, and only then it is started. The same task run again reads
+    three times and says unchanged.'
+- The VMID is the identity and the name must agree with it. A VMID that belongs to another name, to a container
+    or to a template is refused with what was found.
+- Only what the task names is managed. What the template brought and the task does not name is left alone, also
+    inside one network device or disk. A MAC address is never lost, a disk is never re-created or shrunk.
+- A virtual machine that an interrupted run left half made is taken up and finished by the next run. Until it
+    is configured, its description says so.
 notes:
-- A token needs C(VM.Audit), C(VM.Clone) on the template, C(VM.Allocate) on the new VMID or its pool, C(Datastore.AllocateSpace) on the storages, C(SDN.Use) on the bridges (Proxmox VE 8 and newer), C(VM.PowerMgmt), and for what the task names C(VM.Config.CPU), C(VM.Config.Memory), C(VM.Config.Network), C(VM.Config.Disk), C(VM.Config.CDROM), C(VM.Config.Cloudinit), C(VM.Config.HWType) and C(VM.Config.Options). O(startup) needs C(Sys.Modify) on C(/).
-- O(state=absent) destroys the virtual machine with every volume it owns, data disks included. Nothing brings them back but a backup.
+- A token needs C(VM.Audit), C(VM.Clone) on the template, C(VM.Allocate) on the new VMID or its pool,
+    C(Datastore.AllocateSpace) on the storages, C(SDN.Use) on the bridges (Proxmox VE 8 and newer),
+    C(VM.PowerMgmt), and for what the task names C(VM.Config.CPU), C(VM.Config.Memory), C(VM.Config.Network),
+    C(VM.Config.Disk), C(VM.Config.CDROM), C(VM.Config.Cloudinit), C(VM.Config.HWType) and
+    C(VM.Config.Options). O(startup) needs C(Sys.Modify) on C(/).
+- O(state=absent) destroys the virtual machine with every volume it owns, data disks included. Nothing brings
+    them back but a backup.
 attributes:
   check_mode:
     description: Sends only reads in check mode and predicts the result.
@@ -67,7 +77,8 @@ options:
     type: str
   validate_certs:
     description:
-    - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the credentials: better give O(ca_path) or O(tls_fingerprint).'
+    - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the
+        credentials: better give O(ca_path) or O(tls_fingerprint).'
     - When not set, the environment variable E(PROXMOX_VALIDATE_CERTS) is used.
     type: bool
     default: true
@@ -78,7 +89,8 @@ options:
     type: path
   tls_fingerprint:
     description:
-    - SHA-256 fingerprint of the server's certificate; only that certificate is then believed, and no credential is sent to any other server.
+    - SHA-256 fingerprint of the server's certificate; only that certificate is then believed, and no
+        credential is sent to any other server.
     - When not set, the environment variable E(PROXMOX_TLS_FINGERPRINT) is used.
     type: str
   api_timeout:
@@ -98,7 +110,8 @@ options:
     required: true
   node:
     description:
-    - 'Node the virtual machine shall live on; by default the template''s. A virtual machine that exists is not moved: that it lives elsewhere is a warning.'
+    - 'Node the virtual machine shall live on; by default the template''s. A virtual machine that exists is not
+        moved: that it lives elsewhere is a warning.'
     type: str
   pool:
     description:
@@ -118,7 +131,8 @@ options:
     - V(present) makes and configures the virtual machine and leaves its power state alone.
     - V(started) starts it as well, after everything else was read back and found right.
     - V(stopped) shuts it down.
-    - V(absent) destroys it with every volume it owns, if O(vmid) and O(name) both match and it is not protected.
+    - V(absent) destroys it with every volume it owns, if O(vmid) and O(name) both match and it is not
+        protected.
     type: str
     default: present
     choices:
@@ -128,7 +142,8 @@ options:
     - absent
   force_stop:
     description:
-    - 'Allows to cut the power: with O(state=stopped) when the guest does not shut down, with O(state=absent) when it runs. Without it, a running virtual machine is not destroyed.'
+    - 'Allows to cut the power: with O(state=stopped) when the guest does not shut down, with O(state=absent)
+        when it runs. Without it, a running virtual machine is not destroyed.'
     type: bool
     default: false
     aliases:
@@ -140,7 +155,9 @@ options:
     default: false
   template:
     description:
-    - Name of the template. When several nodes have one of that name, the one on O(node) is taken. One of O(template), O(template_vmid) and O(template_prefix) is needed while the virtual machine does not exist.
+    - Name of the template. When several nodes have one of that name, the one on O(node) is taken. One of
+        O(template), O(template_vmid) and O(template_prefix) is needed while the virtual machine does not
+        exist.
     type: str
   template_vmid:
     description:
@@ -148,7 +165,9 @@ options:
     type: int
   template_prefix:
     description:
-    - 'Beginning of the template''s name; of all templates that go on with a digit behind it, the newest is taken, in natural order: V(fedora-server-) takes C(fedora-server-42) before C(fedora-server-9), and never C(fedora-server-rawhide). Two equally new ones are refused.'
+    - 'Beginning of the template''s name; of all templates that go on with a digit behind it, the newest is
+        taken, in natural order: V(fedora-server-) takes C(fedora-server-42) before C(fedora-server-9), and
+        never C(fedora-server-rawhide). Two equally new ones are refused.'
     type: str
   full:
     description:
@@ -220,7 +239,8 @@ options:
     type: bool
   net:
     description:
-    - Network devices. Only those named are managed; of one named, only the options given. A device that is not there yet is added.
+    - Network devices. Only those named are managed; of one named, only the options given. A device that is not
+        there yet is added.
     type: list
     elements: dict
     suboptions:
@@ -290,7 +310,8 @@ options:
         type: bool
   disks:
     description:
-    - Data disks. One is created when its slot is empty, once; it is never re-created, resized or moved. A disk in the slot that is smaller than declared or has another serial is refused.
+    - Data disks. One is created when its slot is empty, once; it is never re-created, resized or moved. A disk
+        in the slot that is smaller than declared or has another serial is refused.
     type: list
     elements: dict
     suboptions:
@@ -362,7 +383,8 @@ options:
         - device
       size:
         description:
-        - 'Size: a number of GiB, or V(64G), V(1T). The disk is grown before the first start. It is never shrunk: a disk that is larger is refused.'
+        - 'Size: a number of GiB, or V(64G), V(1T). The disk is grown before the first start. It is never
+            shrunk: a disk that is larger is refused.'
         type: str
         required: true
   boot_order:
@@ -372,7 +394,8 @@ options:
     elements: str
   cloud_init:
     description:
-    - What cloud-init tells the guest. On a running virtual machine the guest sees a change after it was stopped and started.
+    - What cloud-init tells the guest. On a running virtual machine the guest sees a change after it was
+        stopped and started.
     type: dict
     suboptions:
       user:
@@ -385,7 +408,8 @@ options:
         type: str
       update_password:
         description:
-        - Proxmox VE shows the password masked, so it cannot be compared. V(on_create) sets it on a new virtual machine only; V(always) sets it in each run, which is always a change.
+        - Proxmox VE shows the password masked, so it cannot be compared. V(on_create) sets it on a new virtual
+            machine only; V(always) sets it in each run, which is always a change.
         type: str
         default: on_create
         choices:

@@ -10,11 +10,18 @@ version_added: 0.1.0
 author:
 - homelab.anvil maintainers (@homelab-anvil)
 description:
-- 'Runs on the controller. Waits until the address answers SSH and lets the key in, writes the guest''s host keys into a known_hosts file, and proves that the guest is the one that was declared: its address, its hostname, the size of its root file system.'
-- A host that is not in O(known_hosts) yet is believed at first sight, as a new guest has to be. A host whose key is another one than there is an RV(error_code) of V(host_key_mismatch), before any login.
-- What keeps a guest from being ready is told apart by RV(error_code). V(timeout) means that nothing answered, with the last reason; V(auth) that the guest is up and refuses the key (an install whose key fetch failed looks just so); V(wrong_address) that the guest holds another address than the reserved one; V(read_back_mismatch) that it came up as something else than declared.
+- 'Runs on the controller. Waits until the address answers SSH and lets the key in, writes the guest''s host
+    keys into a known_hosts file, and proves that the guest is the one that was declared: its address, its
+    hostname, the size of its root file system.'
+- A host that is not in O(known_hosts) yet is believed at first sight, as a new guest has to be. A host whose
+    key is another one than there is an RV(error_code) of V(host_key_mismatch), before any login.
+- What keeps a guest from being ready is told apart by RV(error_code). V(timeout) means that nothing answered,
+    with the last reason; V(auth) that the guest is up and refuses the key (an install whose key fetch failed
+    looks just so); V(wrong_address) that the guest holds another address than the reserved one;
+    V(read_back_mismatch) that it came up as something else than declared.
 notes:
-- 'In check mode everything is read and proved as always, only O(known_hosts) is not written. A guest that does not exist yet is a V(timeout) there too: leave the task out for one.'
+- 'In check mode everything is read and proved as always, only O(known_hosts) is not written. A guest that does
+    not exist yet is a V(timeout) there too: leave the task out for one.'
 - Only public keys are used for the login; a password is never sent.
 - The server's host keys are asked for with one connection for each kind of key.
 attributes:
@@ -65,7 +72,8 @@ options:
     default: ~/.ssh/known_hosts
   replace_host_key:
     description:
-    - Takes the host keys of an older machine out of O(known_hosts) and pins those of the new one. Set it for a guest that was just rebuilt, and only then.
+    - Takes the host keys of an older machine out of O(known_hosts) and pins those of the new one. Set it for a
+        guest that was just rebuilt, and only then.
     type: bool
     default: false
   expected_address:
@@ -78,20 +86,26 @@ options:
     type: str
   root_size_gib:
     description:
-    - The size that was declared for the OS disk, in GiB. A root file system that is smaller by more than O(root_size_tolerance_gib) did not grow with its disk, although Proxmox shows the new size.
+    - The size that was declared for the OS disk, in GiB. A root file system that is smaller by more than
+        O(root_size_tolerance_gib) did not grow with its disk, although Proxmox shows the new size.
     type: float
   root_size_tolerance_gib:
     description:
-    - By how much the root file system may be smaller than O(root_size_gib). The default, 1.5 GiB and 5 percent, covers boot partitions and what a file system keeps for itself.
+    - By how much the root file system may be smaller than O(root_size_gib). The default, 1.5 GiB and 5
+        percent, covers boot partitions and what a file system keeps for itself.
     type: float
   settle:
     description:
-    - 'Seconds that a guest gets from its first answer until it has to be right: a refused key, another hostname and a root file system that is too small are looked at again until then, since they may still be set up.'
+    - 'Seconds that a guest gets from its first answer until it has to be right: a refused key, another
+        hostname and a root file system that is too small are looked at again until then, since they may still
+        be set up.'
     type: int
     default: 30
   mac:
     description:
-    - MAC address of the guest. While the guest does not answer (or refuses the key), the firewall O(api_host), if one is named, is asked for the leases of this address; a guest that sits on another address than O(host) is then its own failure at once.
+    - MAC address of the guest. While the guest does not answer (or refuses the key), the firewall O(api_host),
+        if one is named, is asked for the leases of this address; a guest that sits on another address than
+        O(host) is then its own failure at once.
     type: str
   api_host:
     description:
@@ -116,7 +130,8 @@ options:
     type: str
   validate_certs:
     description:
-    - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the credentials: better give O(ca_path) or O(tls_fingerprint).'
+    - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the
+        credentials: better give O(ca_path) or O(tls_fingerprint).'
     - When not set, the environment variable E(OPNSENSE_VALIDATE_CERTS) is used.
     type: bool
     default: true
@@ -127,7 +142,8 @@ options:
     type: path
   tls_fingerprint:
     description:
-    - SHA-256 fingerprint of the server's certificate; only that certificate is then believed, and no credential is sent to any other server.
+    - SHA-256 fingerprint of the server's certificate; only that certificate is then believed, and no
+        credential is sent to any other server.
     - When not set, the environment variable E(OPNSENSE_TLS_FINGERPRINT) is used.
     type: str
   api_timeout:

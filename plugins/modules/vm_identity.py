@@ -10,14 +10,24 @@ version_added: 0.1.0
 author:
 - homelab.anvil maintainers (@homelab-anvil)
 description:
-- Takes the next free VMID of a range, makes the MAC address of it (a prefix of the site, then the VMID as 24 bits, so that both name each other), and writes both to C(host_vars/HOST/identity.yml) as C(anvil_assigned_vmid) and C(anvil_assigned_mac).
-- A VMID is free when no file below C(host_vars) declares it and, with access to the Proxmox API, no VM, container or template of the cluster has it or its MAC address.
-- An identity that is written is never changed or removed; for such a host the module asks nobody. Comments and other keys of the file survive.
+- Takes the next free VMID of a range, makes the MAC address of it (a prefix of the site, then the VMID as 24
+    bits, so that both name each other), and writes both to C(host_vars/HOST/identity.yml) as
+    C(anvil_assigned_vmid) and C(anvil_assigned_mac).
+- A VMID is free when no file below C(host_vars) declares it and, with access to the Proxmox API, no VM,
+    container or template of the cluster has it or its MAC address.
+- An identity that is written is never changed or removed; for such a host the module asks nobody. Comments and
+    other keys of the file survive.
 notes:
 - 'Runs where the inventory is: delegate it to C(localhost).'
-- 'Any number of tasks may run at once: the inventory is locked while an identity is allocated (among the processes of one user on one machine).'
-- 'The cluster is asked once for the hosts in O(hosts): the first task leaves what it saw in C(~/.cache/homelab-anvil), and every other host of the batch uses that once, within a minute.'
-- Ansible has read C(host_vars) when a play begins. The facts that this module returns (also with C(delegate_to), and without C(delegate_facts)) win over C(host_vars) in the rest of the run. In check mode an identity that is not written yet is returned in RV(identity) alone and never as a fact, which a fact cache could keep. Where facts are not injected as variables, use C(ansible.builtin.set_fact), as the role C(homelab.anvil.vm_identity) does.
+- 'Any number of tasks may run at once: the inventory is locked while an identity is allocated (among the
+    processes of one user on one machine).'
+- 'The cluster is asked once for the hosts in O(hosts): the first task leaves what it saw in
+    C(~/.cache/homelab-anvil), and every other host of the batch uses that once, within a minute.'
+- Ansible has read C(host_vars) when a play begins. The facts that this module returns (also with
+    C(delegate_to), and without C(delegate_facts)) win over C(host_vars) in the rest of the run. In check mode
+    an identity that is not written yet is returned in RV(identity) alone and never as a fact, which a fact
+    cache could keep. Where facts are not injected as variables, use C(ansible.builtin.set_fact), as the role
+    C(homelab.anvil.vm_identity) does.
 - The API user needs C(VM.Audit) on C(/vms); otherwise guests would be hidden from it, and the module refuses.
 attributes:
   check_mode:
@@ -57,8 +67,10 @@ options:
     default: 02:a5:00
   hosts:
     description:
-    - All hosts that get an identity out of O(vmid_range) in this run, O(host) among them; the same list for each of them.
-    - 'Those without an identity get the free VMIDs in this order, whichever task comes first: so check mode predicts what a run does, and the cluster is asked once.'
+    - All hosts that get an identity out of O(vmid_range) in this run, O(host) among them; the same list for
+        each of them.
+    - 'Those without an identity get the free VMIDs in this order, whichever task comes first: so check mode
+        predicts what a run does, and the cluster is asked once.'
     - Without it the host is alone, and check mode predicts the same identity for several hosts.
     type: list
     elements: str
@@ -96,7 +108,8 @@ options:
     type: str
   validate_certs:
     description:
-    - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the credentials: better give O(ca_path) or O(tls_fingerprint).'
+    - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the
+        credentials: better give O(ca_path) or O(tls_fingerprint).'
     - When not set, the environment variable E(PROXMOX_VALIDATE_CERTS) is used.
     type: bool
     default: true
@@ -107,7 +120,8 @@ options:
     type: path
   tls_fingerprint:
     description:
-    - SHA-256 fingerprint of the server's certificate; only that certificate is then believed, and no credential is sent to any other server.
+    - SHA-256 fingerprint of the server's certificate; only that certificate is then believed, and no
+        credential is sent to any other server.
     - When not set, the environment variable E(PROXMOX_TLS_FINGERPRINT) is used.
     type: str
   api_timeout:

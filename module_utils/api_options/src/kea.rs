@@ -100,3 +100,27 @@ pub fn kea_failure(error: Error) -> Failure {
     };
     Failure::new(code, msg)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_keeps_its_kind() {
+        let socket = |kind: io::ErrorKind| Error::Socket { path: "/kea.sock".into(), source: kind.into() };
+        let text = || "no".to_owned();
+        for (error, code) in [
+            (socket(io::ErrorKind::NotFound), "unreachable"),
+            (socket(io::ErrorKind::PermissionDenied), "auth"),
+            (socket(io::ErrorKind::TimedOut), "timeout"),
+            (Error::Unauthorized, "auth"),
+            (Error::Refused { command: text(), text: text() }, "refused"),
+            (Error::Raced, "conflict"),
+            (Error::Unsupported { command: text() }, "api_error"),
+            (Error::NotPersisted { text: text(), restored: Ok(()) }, "not_persisted"),
+        ] {
+            let failure = kea_failure(error);
+            assert_eq!(failure.code.as_str(), code, "{failure}");
+        }
+    }
+}

@@ -119,3 +119,72 @@ pub fn opnsense_failure(error: Error) -> Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ansible_module::{Arguments, Spec};
+    use opnsense_api::Validation;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn options(raw: Value) -> OpnsenseOptions {
+        let spec = Spec::new("test", "A test").options(opnsense_table(false));
+        Arguments::for_tests(&spec, raw).and_then(|arguments| arguments.parse()).expect("sound options")
+    }
+
+    fn refusal(raw: Value) -> String {
+        options(raw).connect().expect_err("a refusal").msg
+    }
+
+    #[test]
+    fn an_address_is_what_locks_and_marks_are_named_after() {
+        for (host, address) in
+            [("fw.example", "fw.example:443"), ("fd00::1", "[fd00::1]:443"), ("[fd00::1]", "[fd00::1]:443")]
+        {
+            assert_eq!(options(json!({"api_host": host})).address(), address);
+        }
+        assert_eq!(options(json!({"api_host": "fw", "api_port": 8443})).lock(), "opnsense fw:8443");
+    }
+
+    #[test]
+    fn what_cannot_reach_a_firewall_is_refused_by_its_option() {
+        let login = json!({"api_key": "k", "api_secret": "s"});
+        let with = |name: &str, value: Value| {
+            let mut raw = login.clone();
+            raw[name] = value;
+            raw
+        };
+        insta::assert_snapshot!(refusal(login.clone()), @"option `api_host`: missing: it is needed to reach OPNsense");
+        insta::assert_snapshot!(refusal(with("api_host", json!("https://fw/"))), @"option `api_host`: expected a host name or an address, found `https://fw/`: leave out https:// and the path");
+        insta::assert_snapshot!(refusal(json!({"api_host": "fw"})), @"option `api_key`: missing: it is needed to reach OPNsense");
+        let mut raw = with("api_host", json!("fw"));
+        raw["api_timeout"] = json!(0);
+        insta::assert_snapshot!(refusal(raw), @"option `api_timeout`: expected 1 to 3600 seconds");
+    }
+
+    #[test]
+    fn an_error_keeps_its_kind() {
+        let endpoint = || "kea/dhcpv4/add_reservation".to_owned();
+        let validation =
+            Validation { field: "reservation.ip_address".into(), message: "Duplicate entry exists.".into() };
+        for (error, code) in [
+            (Error::Unauthorized, "auth"),
+            (Error::Forbidden { endpoint: endpoint() }, "auth"),
+            (Error::NotFound { endpoint: endpoint() }, "conflict"),
+            (Error::NoEndpoint { endpoint: endpoint() }, "api_error"),
+            (Error::Server { endpoint: endpoint(), status: 500, message: "no".into() }, "api_error"),
+            (Error::Partial { endpoint: endpoint(), rows: 1, total: 2 }, "api_error"),
+            (Error::Refused { endpoint: endpoint(), validations: vec![validation.clone()] }, "refused"),
+        ] {
+            let failure = opnsense_failure(error);
+            assert_eq!(failure.code.as_str(), code, "{failure}");
+        }
+        let refused =
+            opnsense_failure(Error::Refused { endpoint: endpoint(), validations: vec![validation] });
+        assert_eq!(
+            refused.details["validations"],
+            json!({"reservation.ip_address": "Duplicate entry exists."})
+        );
+    }
+}

@@ -1,6 +1,6 @@
 //! How OPNsense is reached.
 
-use ansible_module::{ErrorCode, Failure, Opt, Rule, Table};
+use ansible_module::{ErrorCode, Failure, Opt, Table};
 use http_client::Auth;
 use opnsense_api::{Error, Opnsense};
 use secrecy::SecretString;
@@ -41,13 +41,11 @@ pub fn opnsense_table(required: bool) -> Table {
             .env(&["OPNSENSE_PORT"])
             .doc("HTTPS port of the firewall's web interface."),
     );
-    Table::new(options).rule(Rule::RequiredTogether(vec!["api_key", "api_secret"])).with(tls_table(
-        &Environment {
-            validate_certs: "OPNSENSE_VALIDATE_CERTS",
-            ca_path: "OPNSENSE_CA_PATH",
-            tls_fingerprint: "OPNSENSE_TLS_FINGERPRINT",
-        },
-    ))
+    Table::new(options).with(tls_table(&Environment {
+        validate_certs: "OPNSENSE_VALIDATE_CERTS",
+        ca_path: "OPNSENSE_CA_PATH",
+        tls_fingerprint: "OPNSENSE_TLS_FINGERPRINT",
+    }))
 }
 
 impl OpnsenseOptions {

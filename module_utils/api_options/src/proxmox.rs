@@ -29,7 +29,7 @@ pub fn proxmox_table(required: bool) -> Table {
     let host = Opt::str("api_host")
         .env(&["PROXMOX_HOST"])
         .doc("Name or address of a Proxmox VE node; any node of a cluster answers for all.");
-    Table::new(vec![
+    let table = Table::new(vec![
         if required { host.required() } else { host },
         Opt::int("api_port").default(8006).env(&["PROXMOX_PORT"]).doc("HTTPS port of the API."),
         Opt::str("api_user")
@@ -47,12 +47,17 @@ pub fn proxmox_table(required: bool) -> Table {
             .no_log()
             .doc("Secret of the token. When a token and a password are given, the token is used."),
     ])
-    .rule(Rule::RequiredTogether(vec!["api_token_id", "api_token_secret"]))
     .with(tls_table(&Environment {
         validate_certs: "PROXMOX_VALIDATE_CERTS",
         ca_path: "PROXMOX_CA_PATH",
         tls_fingerprint: "PROXMOX_TLS_FINGERPRINT",
-    }))
+    }));
+    // Of a module that can do without the API, half a login in the environment is none of its business.
+    if required {
+        table.rule(Rule::RequiredTogether(vec!["api_token_id", "api_token_secret"]))
+    } else {
+        table
+    }
 }
 
 impl ProxmoxOptions {

@@ -18,19 +18,15 @@ pub struct Mark(Pending);
 
 impl Mark {
     /// The mark of a service of a firewall; every module that writes for it uses this one.
-    ///
-    /// # Errors
-    /// `internal` when there is no place for it.
-    pub fn of_opnsense(options: &OpnsenseOptions, service: Service) -> Result<Self, Failure> {
-        Self::of(&format!("opnsense {} {}", options.address(), service.name()))
+    #[must_use]
+    pub fn of_opnsense(options: &OpnsenseOptions, service: Service) -> Self {
+        Self::of(&format!("{} {}", options.lock(), service.name()))
     }
 
     /// The mark of any server.
-    ///
-    /// # Errors
-    /// `internal` when there is no place for it.
-    pub fn of(server: &str) -> Result<Self, Failure> {
-        Pending::of(server).map(Self).map_err(|error| failure("kept", &error))
+    #[must_use]
+    pub fn of(server: &str) -> Self {
+        Self(Pending::of(server))
     }
 
     #[must_use]

@@ -5,13 +5,17 @@
 //! [`Failure`](ansible_module::Failure)s.
 
 mod apply;
+mod bmc;
 mod kea;
 mod opnsense;
 mod proxmox;
+mod redfish;
 mod tls;
 
 pub use apply::{Mark, opnsense_apply};
+pub use bmc::{GuardOptions, guard_failure, guard_table};
 pub use kea::{KeaOptions, kea_failure, kea_table};
 pub use opnsense::{OpnsenseOptions, opnsense_failure, opnsense_table};
 pub use proxmox::{ProxmoxOptions, proxmox_failure, proxmox_table};
+pub use redfish::{RedfishOptions, RedfishTarget, redfish_failure, redfish_table, system_value};
 pub use tls::{TlsOptions, http_failure};

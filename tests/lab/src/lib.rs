@@ -13,6 +13,7 @@ pub mod program;
 pub mod proxy;
 pub mod pve;
 pub mod pve_schema;
+pub mod redfish;
 pub mod tls;
 
 use std::io::Write;

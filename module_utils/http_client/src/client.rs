@@ -136,9 +136,12 @@ impl Client {
         for _ in 1..tries {
             match self.try_once(request, deadline) {
                 Err(error) if error.is_passing() => {
-                    // The transport error says more than "time is up".
-                    deadline.pause(pause).map_err(|_| error)?;
-                    pause *= 3;
+                    match deadline.pause(pause) {
+                        Ok(()) => pause *= 3,
+                        // What broke says more than that time is up.
+                        Err(Expired::TimedOut { .. }) => return Err(error),
+                        Err(interrupted) => return Err(interrupted.into()),
+                    }
                 }
                 outcome => return outcome,
             }

@@ -171,15 +171,16 @@ impl Proxmox {
             let lock = guests.into_iter().find(|guest| guest.vmid == vmid).and_then(|guest| guest.lock);
             Ok((!lock.is_some_and(|lock| is_making(&lock))).then_some(()))
         });
-        wait.map_err(|error| match error {
-            ApiError::Expired { why, .. } => ApiError::Expired {
+        // A request that is cut off by the deadline says so in its own way.
+        wait.map_err(|error| match deadline.check() {
+            Ok(()) => error,
+            Err(why) => ApiError::Expired {
                 waiting_for: format!(
                     "VM {vmid}, which is locked because a clone of it is being made. When no clone task is running \
                      any more, it is what a killed one left: remove it with `qm destroy {vmid} --skiplock`"
                 ),
                 why,
             },
-            other => other,
         })
     }
 

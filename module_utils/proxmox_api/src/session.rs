@@ -142,7 +142,9 @@ impl Proxmox {
     ) -> Result<T, ApiError> {
         let mut left = UNKNOWN_TRIES;
         deadline.poll(|| match self.write(method, path, form, deadline) {
-            Err(error) if error.outcome_is_unknown() && count_down(&mut left) => look(),
+            Err(error) if error.outcome_is_unknown() && deadline.check().is_ok() && count_down(&mut left) => {
+                look()
+            }
             outcome => outcome.and_then(&read).map(Some),
         })
     }

@@ -1,3 +1,7 @@
+//! The client against small real servers.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod http;
 mod server;
 mod tls;

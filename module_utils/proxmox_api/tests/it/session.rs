@@ -175,3 +175,14 @@ fn a_vm_that_is_gone_is_gone_also_where_rights_come_from_a_pool() {
     lab.proxy.on("GET", "/200/pending").always().answer(403, no, r#"{"data":null}"#);
     assert_eq!(lab.api.config("pve1", vmid(200), &minute()).unwrap_err().refusal().unwrap().status, 403);
 }
+
+#[test]
+fn a_write_cut_off_by_the_deadline_is_told_as_what_it_was() {
+    let lab = Lab::start(house());
+    let before = lab.api.config("pve1", vmid(200), &minute()).unwrap().unwrap();
+    lab.proxy.on("PUT", "/config").always().delay(Duration::from_secs(5));
+    let soon = Deadline::after(Duration::from_millis(500));
+    let error = lab.api.set_config("pve1", vmid(200), &tags("x"), &before, &soon).unwrap_err();
+    assert!(error.to_string().contains("PUT https://"), "{error}");
+    assert!(error.to_string().contains("no complete answer in time"), "{error}");
+}

@@ -47,3 +47,19 @@ fn until_it_is_configured_a_clone_says_so_and_gets_its_password_later() {
     assert!(site.config().get("description").is_none());
     assert_eq!(site.config()["cipassword"], "**********");
 }
+
+#[test]
+fn a_lock_whose_clone_is_dead_is_told_with_the_cure() {
+    let site = Site::new(house().vm(1101, "web01", "pve1", json!({})));
+    site.proxy.on("GET", "/cluster/resources").always().rewrite_answer(|body| {
+        let mut answer: serde_json::Value = serde_json::from_str(body).unwrap();
+        for row in answer["data"].as_array_mut().unwrap().iter_mut().filter(|row| row["vmid"] == 1101) {
+            row["lock"] = json!("clone");
+        }
+        answer.to_string()
+    });
+    let result = site.failed(&web01_with(json!({"timeout": 3})));
+    assert_eq!(result["error_code"], "timeout", "{result}");
+    assert!(result["msg"].as_str().unwrap().contains("qm destroy 1101 --skiplock"), "{result}");
+    assert!(site.proxy.writes().is_empty());
+}

@@ -61,6 +61,7 @@ impl Module for Probe {
     }
 
     fn apply(&mut self, (): &(), (): &(), run: &Run) -> Result<(), Failure> {
+        assert!(self.say != "panic", "lost my way between two writes");
         run.deadline.poll(|| Ok(None))
     }
 

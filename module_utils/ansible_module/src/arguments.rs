@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::coerce::{coerce, describe};
+use crate::coerce::{boolean, coerce, describe};
 use crate::failure::{ErrorCode, Failure};
 use crate::secrets;
 use crate::spec::{Kind, Opt, Rule, Spec, Table};
@@ -44,11 +44,12 @@ impl Internal {
         let keys: Vec<String> = raw.keys().filter(|key| key.starts_with("_ansible_")).cloned().collect();
         for key in keys {
             let Some(value) = raw.remove(&key) else { continue };
-            let flag = value.as_bool();
+            let flag = boolean(&value).ok();
             match key.as_str() {
-                "_ansible_check_mode" => internal.check_mode = flag.unwrap_or_default(),
+                // What cannot be understood must neither let a write through nor show anything.
+                "_ansible_check_mode" => internal.check_mode = flag.unwrap_or(!value.is_null()),
                 "_ansible_diff" => internal.diff = flag.unwrap_or_default(),
-                "_ansible_no_log" => internal.no_log = flag.unwrap_or_default(),
+                "_ansible_no_log" => internal.no_log = flag.unwrap_or(!value.is_null()),
                 "_ansible_ignore_unknown_opts" => internal.ignore_unknown_options = flag.unwrap_or_default(),
                 "_ansible_inject_invocation" => internal.inject_invocation = flag,
                 "_ansible_verbosity" => internal.verbosity = value.as_u64().unwrap_or_default(),
@@ -73,8 +74,65 @@ impl Arguments {
     /// # Errors
     /// `bad_argument` with the path of the option.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_path_to_error::deserialize(Value::Object(self.values.clone()))
-            .map_err(|error| Failure::bad_argument(error.path().to_string(), error.inner()))
+        serde_path_to_error::deserialize(Value::Object(self.values.clone())).map_err(|error| {
+            let why = error.inner().to_string();
+            match error.path().to_string() {
+                path if path != "." => Failure::bad_argument(&path, self.in_words(&path, &why)),
+                _ => match self.culprit::<T>(&why) {
+                    Some(option) => Failure::bad_argument(option, self.in_words(option, &why)),
+                    None => Failure::new(ErrorCode::BAD_ARGUMENT, why),
+                },
+            }
+        })
+    }
+
+    /// Serde loses the path within flattened structs. It is the option whose value the message quotes, and
+    /// without which the message is another one.
+    fn culprit<T: DeserializeOwned>(&self, why: &str) -> Option<&str> {
+        let is_quoted = |value: &Value| match value {
+            Value::String(text) => {
+                let text = text.escape_debug();
+                why.contains(&format!("\"{text}\"")) || why.contains(&format!("variant `{text}`"))
+            }
+            other => why.contains(&format!(" `{other}`")),
+        };
+        let is_cured = |name: &str| {
+            let others = self.values.iter().filter(|(other, _)| *other != name);
+            let others = others.map(|(name, value)| (name.clone(), value.clone())).collect();
+            serde_json::from_value::<T>(Value::Object(others))
+                .err()
+                .is_none_or(|error| error.to_string() != why)
+        };
+        self.values
+            .iter()
+            .filter(|(_, value)| is_quoted(value))
+            .map(|(name, _)| name.as_str())
+            .find(|name| is_cured(name))
+    }
+
+    /// Rust's own messages name Rust's own types, or do not say what was found.
+    fn in_words(&self, path: &str, why: &str) -> String {
+        let number =
+            why.strip_prefix("invalid value: integer `").and_then(|rest| rest.split_once("`, expected "));
+        let range = number.and_then(|(_, kind)| match kind {
+            "u8" => Some("from 0 to 255"),
+            "u16" => Some("from 0 to 65535"),
+            "u32" => Some("from 0 to 4294967295"),
+            "u64" | "usize" => Some("of 0 or more"),
+            _ => None,
+        });
+        if let (Some((found, _)), Some(range)) = (number, range) {
+            return format!("expected a whole number {range}, found {found}");
+        }
+        if let Some(address) =
+            why.strip_prefix("invalid IP").and_then(|rest| rest.strip_suffix(" address syntax"))
+        {
+            let pointer = format!("/{}", path.replace('[', ".").replace(']', "").replace('.', "/"));
+            let values = Value::Object(self.values.clone());
+            let found = values.pointer(&pointer).map_or_else(String::new, describe);
+            return format!("expected an IP{address} address, found {found}");
+        }
+        why.to_owned()
     }
 
     /// Arguments for a module's own tests, coerced and checked as in a run.
@@ -380,13 +438,19 @@ fn from_environment(table: &Table, given: &mut Map<String, Value>) {
     }
 }
 
-/// A wrong value of a secret option is not shown, whatever its type.
+/// A wrong value of a secret option is not shown, whatever its type; nor is one that should have been a
+/// dictionary with a secret in it, which nobody can find in a text.
 fn hide(option: &Opt, why: &str) -> String {
-    if option.no_log {
-        format!("expected {}, found something else (not shown: it is a secret)", option.kind.name())
+    if holds_secret(option) {
+        let kind = if option.sub.is_empty() { option.kind.name() } else { "a dictionary" };
+        format!("expected {kind}, found something else (not shown: it is a secret, or holds one)")
     } else {
         why.to_owned()
     }
+}
+
+fn holds_secret(option: &Opt) -> bool {
+    option.no_log || option.sub.options.iter().any(holds_secret)
 }
 
 fn nearest(key: &str, table: &Table) -> Option<&'static str> {
@@ -406,4 +470,108 @@ fn path(prefix: &str, name: &str) -> String {
 
 fn names_of(names: &[&'static str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only its errors matter")]
+    struct Typed {
+        name: String,
+        #[serde(default)]
+        small: u16,
+        #[serde(default)]
+        pause: u64,
+        peer: Option<std::net::IpAddr>,
+        nested: Option<Nested>,
+        #[serde(flatten)]
+        flat: Flat,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only its errors matter")]
+    struct Nested {
+        next: Option<std::net::Ipv4Addr>,
+        #[serde(default)]
+        password: String,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only its errors matter")]
+    struct Flat {
+        port: u16,
+    }
+
+    fn spec() -> Spec {
+        let nested = Table::new(vec![Opt::str("next"), Opt::str("password").no_log()]);
+        Spec::new("typed", "Of every type").options(Table::new(vec![
+            Opt::str("name").default("1"),
+            Opt::int("small"),
+            Opt::int("pause"),
+            Opt::str("peer"),
+            Opt::int("port").default(1),
+            Opt::dict_of("nested", nested.clone()),
+            Opt::list_of("several", nested),
+        ]))
+    }
+
+    #[test]
+    fn a_wrong_value_is_told_with_its_option_in_words_that_are_not_rusts() {
+        let errors: String = [
+            json!({"small": 70_000}),
+            json!({"pause": -1}),
+            json!({"peer": "10.0.0.300"}),
+            json!({"nested": {"next": "fd00::1"}}),
+            json!({"port": 99_999, "name": "99999"}),
+            json!({"port": -1}),
+        ]
+        .into_iter()
+        .map(|raw| {
+            let failure = Arguments::for_tests(&spec(), raw).unwrap().parse::<Typed>().unwrap_err();
+            format!("{}: {}\n", failure.details["option"], failure.msg)
+        })
+        .collect();
+        insta::assert_snapshot!(errors, @r#"
+        "small": option `small`: expected a whole number from 0 to 65535, found 70000
+        "pause": option `pause`: expected a whole number of 0 or more, found -1
+        "peer": option `peer`: expected an IP address, found `10.0.0.300`
+        "nested.next": option `nested.next`: expected an IPv4 address, found `fd00::1`
+        "port": option `port`: expected a whole number from 0 to 65535, found 99999
+        "port": option `port`: expected a whole number from 0 to 65535, found -1
+        "#);
+    }
+
+    #[test]
+    fn a_text_where_a_dictionary_with_a_secret_belongs_is_not_shown() {
+        for raw in [
+            json!({"nested": "next=10.0.0.1 password=hunter2 oops"}),
+            json!({"nested": "hunter2"}),
+            json!({"several": ["hunter2"]}),
+            json!({"several": "hunter2"}),
+        ] {
+            let failure = Arguments::for_tests(&spec(), raw).unwrap_err();
+            assert!(failure.msg.contains("expected a dictionary"), "{failure}");
+            assert!(!failure.msg.contains("hunter2"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn check_mode_is_on_unless_it_is_clearly_off() {
+        for (value, on) in [
+            (json!(true), true),
+            (json!("yes"), true),
+            (json!(1), true),
+            (json!("perhaps"), true),
+            (json!(false), false),
+            (json!("no"), false),
+            (json!(null), false),
+        ] {
+            let mut raw = Map::from_iter([("_ansible_check_mode".to_owned(), value.clone())]);
+            assert_eq!(Internal::take_from(&mut raw).check_mode, on, "{value}");
+        }
+    }
 }

@@ -193,7 +193,8 @@ fn answer_panics() {
             ErrorCode::INTERNAL,
             format!("this module has a fault: {}; please report it", panic_message(info)),
         )
-        .with("exception", info.to_string());
+        .with("exception", info.to_string())
+        .with("changed", output::has_written());
         output::emit(output::failed(&failure));
         leave();
     }));
@@ -213,10 +214,13 @@ pub(crate) fn watch_signals(flag: Arc<AtomicBool>) {
         }
         flag.store(true, Ordering::Relaxed);
         thread::sleep(INTERRUPT_GRACE);
+        let written = output::has_written();
+        let effect = if written { "it may have taken effect: run again" } else { "nothing was written" };
         let failure = Failure::new(
             ErrorCode::INTERRUPTED,
-            "interrupted by a signal while a step did not come to an end; it may have taken effect: run again",
-        );
+            format!("interrupted by a signal while a step did not come to an end; {effect}"),
+        )
+        .with("changed", written);
         output::emit(output::failed(&failure));
         leave();
     });

@@ -114,7 +114,7 @@ fn float(value: &Value) -> Result<Value, String> {
     number.and_then(Number::from_f64).map(Value::Number).ok_or_else(|| expected("a number", value))
 }
 
-fn boolean(value: &Value) -> Result<bool, String> {
+pub(crate) fn boolean(value: &Value) -> Result<bool, String> {
     let word = match value {
         Value::Bool(b) => return Ok(*b),
         Value::String(s) => s.trim().to_lowercase(),

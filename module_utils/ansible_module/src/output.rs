@@ -10,6 +10,17 @@ use crate::plan::Change;
 use crate::secrets;
 
 static EMITTED: AtomicBool = AtomicBool::new(false);
+/// Whoever ends a run from outside of it (a panic, a signal that has to cut) knows nothing else of it.
+static WRITING: AtomicBool = AtomicBool::new(false);
+
+/// From here on something may be changed.
+pub(crate) fn writing_begins() {
+    WRITING.store(true, Ordering::SeqCst);
+}
+
+pub(crate) fn has_written() -> bool {
+    WRITING.load(Ordering::SeqCst)
+}
 
 /// Writes the result, unless one was written already. The only place that prints.
 pub(crate) fn emit(result: Map<String, Value>) {

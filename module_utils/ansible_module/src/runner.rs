@@ -180,6 +180,7 @@ fn stage_done<'p, M: Module>(
         run.check()?;
         // Counted before it is sent: a write whose answer is lost may have happened.
         written.extend(&step.changes);
+        output::writing_begins();
         module.apply(&step.action, state, run)?;
     }
     let observed =

@@ -44,7 +44,7 @@ pub(crate) fn protect_value(value: &Value) {
     }
 }
 
-/// Scrubs all strings, and numbers that are secrets, in place; keys too.
+/// Scrubs all strings, and numbers that are secrets, in place. Keys are names that modules give.
 pub(crate) fn scrub(value: &mut Value) {
     let mut needles: Vec<String> =
         KNOWN.lock().map(|known| known.iter().cloned().collect()).unwrap_or_default();

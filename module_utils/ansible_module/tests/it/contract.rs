@@ -139,6 +139,21 @@ fn a_panic_is_a_failure_in_json() {
     assert!(result["exception"].as_str().unwrap().contains("probe.rs"), "{result}");
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stderr.is_empty(), "stderr is merged into stdout over ssh -tt");
+    assert_eq!(result["changed"], false);
+}
+
+#[test]
+fn a_panic_after_the_first_write_does_not_say_that_nothing_changed() {
+    let (result, _) = run(json!({"act": "write", "say": "panic"}));
+    assert_eq!(result["error_code"], "internal");
+    assert_eq!(result["changed"], true, "{result}");
+}
+
+#[test]
+fn check_mode_as_a_word_writes_nothing() {
+    let (result, _) = run(json!({"act": "write", "say": "panic", "_ansible_check_mode": "yes"}));
+    assert!(result.get("failed").is_none(), "{result}");
+    assert_eq!(result["changed"], true);
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl Module for DnsRecord {
     fn new(arguments: &Arguments, _: &Run) -> Result<Self, Failure> {
         let args = Args::new(arguments)?;
         let firewall = args.opnsense.connect()?;
-        let mark = Mark::of_opnsense(&args.opnsense, Service::Unbound)?;
+        let mark = Mark::of_opnsense(&args.opnsense, Service::Unbound);
         Ok(Self { args, firewall, mark })
     }
 

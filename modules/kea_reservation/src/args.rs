@@ -8,7 +8,7 @@ use net_types::{HostName, Ipv4Cidr, MacAddress};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::values::{Field, Values};
+use crate::values::{Field, Values, mark};
 
 /// OPNsense keeps at most this many characters in a description.
 const LONGEST_DESCRIPTION: usize = 255;
@@ -79,31 +79,11 @@ impl Args {
     /// `bad_argument`
     pub(crate) fn new(arguments: &Arguments) -> Result<Self, Failure> {
         let raw: Raw = arguments.parse()?;
-        if raw.mac.is_multicast() || raw.mac.bytes() == [0; 6] {
-            let why = format!("{} cannot be the address of a network card", raw.mac);
-            return Err(Failure::bad_argument("mac", why));
-        }
         let ip = raw.ip.as_deref().map(address).transpose()?;
         let subnet = raw.subnet.as_deref().map(subnet_name).transpose()?;
-        if let (Some(ip), Some(SubnetName::Cidr(cidr))) = (ip, &subnet)
-            && !cidr.contains(ip)
-        {
-            return Err(Failure::bad_argument("ip", format!("{ip} is not in the subnet {cidr}")));
-        }
         let hostname = raw.hostname.as_deref().map(hostname).transpose()?;
-        let owner = raw
-            .owner
-            .clone()
-            .filter(|owner| !owner.is_empty())
-            .or_else(|| hostname.clone().filter(|name| !name.is_empty()));
-        if raw.clear_lease && raw.backend == Backend::Opnsense && !raw.apply {
-            let why = "a lease is forgotten once the reservation is in effect: with `apply: false` it is not";
-            return Err(Failure::bad_argument("clear_lease", why));
-        }
-        if raw.prune_stale && owner.is_none() {
-            let why = "whose stale reservation may be removed? Give `hostname` or `owner` as well";
-            return Err(Failure::bad_argument("prune_stale", why));
-        }
+        let owner = [&raw.owner, &hostname].into_iter().flatten().find(|name| !name.is_empty()).cloned();
+        refuse_contradictions(&raw, ip, subnet.as_ref(), owner.as_deref())?;
         let args = Self {
             wanted: wanted(&raw, ip, hostname)?,
             backend: raw.backend,
@@ -118,7 +98,7 @@ impl Args {
             opnsense: arguments.parse()?,
             kea: arguments.parse()?,
         };
-        args.refuse_bad_owner()?;
+        args.refuse_unfit_description()?;
         Ok(args)
     }
 
@@ -127,13 +107,12 @@ impl Args {
         self.backend == Backend::Opnsense && !self.apply
     }
 
-    fn refuse_bad_owner(&self) -> Result<(), Failure> {
-        let Some(owner) = &self.owner else { return Ok(()) };
-        if owner.contains(['[', ']', '\n']) {
+    fn refuse_unfit_description(&self) -> Result<(), Failure> {
+        let owner = self.owner.as_deref();
+        if owner.is_some_and(|owner| owner.contains(['[', ']', '\n'])) {
             return Err(Failure::bad_argument("owner", "brackets and line breaks cannot be part of it"));
         }
-        let text = self.wanted.text(Field::Description);
-        let length = crate::values::mark(text, Some(owner)).chars().count();
+        let length = mark(self.wanted.text(Field::Description), owner).chars().count();
         if length > LONGEST_DESCRIPTION {
             let why = format!(
                 "with the mark of its owner it is {length} characters long; OPNsense keeps {LONGEST_DESCRIPTION}"
@@ -142,6 +121,32 @@ impl Args {
         }
         Ok(())
     }
+}
+
+fn refuse_contradictions(
+    raw: &Raw,
+    ip: Option<Ipv4Addr>,
+    subnet: Option<&SubnetName>,
+    owner: Option<&str>,
+) -> Result<(), Failure> {
+    let (option, why) = match (ip, subnet) {
+        _ if raw.mac.is_multicast() || raw.mac.bytes() == [0; 6] => {
+            ("mac", format!("{} cannot be the address of a network card", raw.mac))
+        }
+        (Some(ip), Some(SubnetName::Cidr(cidr))) if !cidr.contains(ip) => {
+            ("ip", format!("{ip} is not in the subnet {cidr}"))
+        }
+        _ if raw.clear_lease && raw.backend == Backend::Opnsense && !raw.apply => {
+            let why = "a lease is forgotten once the reservation is in effect: with `apply: false` it is not";
+            ("clear_lease", why.to_owned())
+        }
+        _ if raw.prune_stale && owner.is_none() => {
+            let why = "whose stale reservation may be removed? Give `hostname` or `owner` as well";
+            ("prune_stale", why.to_owned())
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::bad_argument(option, why))
 }
 
 fn wanted(raw: &Raw, ip: Option<Ipv4Addr>, hostname: Option<String>) -> Result<Values, Failure> {

@@ -49,10 +49,10 @@ impl Module for KeaReservation {
         let (server, pending) = match args.backend {
             Backend::Opnsense => (
                 Reached::Opnsense(Box::new(args.opnsense.connect()?)),
-                Mark::of_opnsense(&args.opnsense, Service::Kea)?,
+                Mark::of_opnsense(&args.opnsense, Service::Kea),
             ),
             Backend::Kea => {
-                (Reached::Kea(args.kea.connect(args.opnsense.tls())?), Mark::of(&args.kea.lock())?)
+                (Reached::Kea(args.kea.connect(args.opnsense.tls())?), Mark::of(&args.kea.lock()))
             }
         };
         Ok(Self { args, server, pending, lease: Lease::NotChecked })

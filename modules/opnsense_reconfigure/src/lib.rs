@@ -35,11 +35,8 @@ impl Module for OpnsenseReconfigure {
     fn new(arguments: &Arguments, run: &Run) -> Result<Self, Failure> {
         let args = Args::new(arguments)?;
         let firewall = args.opnsense.connect()?;
-        let marks = args
-            .services
-            .iter()
-            .map(|service| Ok((*service, Mark::of_opnsense(&args.opnsense, *service)?)))
-            .collect::<Result<_, Failure>>()?;
+        let mark = |service: &Service| (*service, Mark::of_opnsense(&args.opnsense, *service));
+        let marks = args.services.iter().map(mark).collect();
         Ok(Self { args, firewall, marks, check_mode: run.check_mode })
     }
 

@@ -25,6 +25,7 @@ fn a_reservation_is_stored_applied_and_proved_then_left_alone() {
     assert_eq!(would["changed"], true);
     assert!(site.proxy.writes().is_empty(), "check mode only reads");
     assert!(site.firewall.stored_reservations().is_empty());
+    assert_eq!(std::fs::read_dir(site.module.state()).unwrap().count(), 0, "nor does it write here");
     assert_snapshot!(would["diff"]["after"].as_str().unwrap(), @r"
     reservation.hw_address: 02:a5:00:00:00:65
     reservation.ip_address: 10.20.0.21

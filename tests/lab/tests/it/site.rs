@@ -147,6 +147,33 @@ fn a_step_alone_asserts_that_the_one_before_it_holds() {
     assert_built(&lab);
 }
 
+#[test]
+fn a_host_declares_itself_and_no_other() {
+    let lab = Lab::start();
+    let refused = |arguments: &[&str], words: &[&str]| {
+        let outcome = site(&lab).args(arguments).run().expect_failure();
+        for word in words {
+            assert!(outcome.output.contains(word), "expected {word:?}:\n{}", outcome.output);
+        }
+    };
+    let empty_mac = ["-e", "anvil_assigned_vmid=1000", "-e", "anvil_assigned_mac="];
+    refused(&empty_mac, &["Run the identity step first"]);
+
+    // web02's address, as if both had got it from a group.
+    let own = lab.directory().join("inventory/host_vars/web01/vars.yml");
+    let text = fs::read_to_string(&own).unwrap();
+    fs::write(&own, text.replace("127.20.30.21", "127.20.30.22")).unwrap();
+    refused(&[], &["127.20.30.22 is declared for web01 and for web02"]);
+
+    let (before, rest) = text.split_once("infrastructure:").unwrap();
+    let (infrastructure, rest) = rest.split_once("mgmt_vm:").unwrap();
+    fs::write(&own, format!("{before}mgmt_vm:{rest}")).unwrap();
+    let group = lab.directory().join("inventory/group_vars/management_plane/infrastructure.yml");
+    fs::write(group, format!("infrastructure:{infrastructure}")).unwrap();
+    refused(&[], &["expected `infrastructure` in", "found it in a group"]);
+    assert_eq!(writes(&lab), [""; 0]);
+}
+
 /// How many requests a whole run makes.
 fn whole_job() -> usize {
     static REQUESTS: OnceLock<usize> = OnceLock::new();

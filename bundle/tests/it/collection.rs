@@ -21,3 +21,14 @@ fn galaxy_and_cargo_say_the_same_version() {
     let version = galaxy.lines().find_map(|line| line.strip_prefix("version: "));
     assert_eq!(version, Some(env!("CARGO_PKG_VERSION")));
 }
+
+#[test]
+fn the_readme_names_every_module() {
+    let readme = fs::read_to_string(lab::checkout().join("README.md")).unwrap();
+    let missing: Vec<&str> = modules()
+        .iter()
+        .map(|module| module.name)
+        .filter(|name| !readme.contains(&format!("| `{name}` |")))
+        .collect();
+    assert_eq!(missing, Vec::<&str>::new());
+}

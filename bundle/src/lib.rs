@@ -16,6 +16,7 @@ pub fn modules() -> Vec<Entry> {
         Entry::of::<kea_reservation::KeaReservation>(),
         Entry::of::<opnsense_reconfigure::OpnsenseReconfigure>(),
         Entry::of::<proxmox_vm_clone::ProxmoxVmClone>(),
+        pvecm_info::entry(),
         redfish_boot_once::entry(),
         redfish_info::entry(),
         redfish_power::entry(),

@@ -1,5 +1,6 @@
 //! Doubles and launchers that the tests and the demo share.
 
+pub mod corosync;
 pub mod dhcp;
 pub mod guests;
 pub mod http;

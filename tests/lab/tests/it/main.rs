@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "some tests show what they measured")]
 
 mod consumer;
+mod corosync;
 mod guests;
 mod lab;
 mod proxy;

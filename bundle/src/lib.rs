@@ -16,10 +16,10 @@ pub fn modules() -> Vec<Entry> {
         Entry::of::<kea_reservation::KeaReservation>(),
         Entry::of::<opnsense_reconfigure::OpnsenseReconfigure>(),
         Entry::of::<proxmox_vm_clone::ProxmoxVmClone>(),
-        pvecm_info::entry(),
         redfish_boot_once::entry(),
         redfish_info::entry(),
         redfish_power::entry(),
+        redfish_virtual_media::entry(),
         Entry::of::<ssh_ready::SshReady>(),
         Entry::of::<vm_identity::VmIdentity>(),
     ]

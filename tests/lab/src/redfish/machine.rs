@@ -458,7 +458,8 @@ impl Machine {
         }
         if !self.quirks.contains(&Quirk::ImageIgnored) {
             media["Inserted"] = json!(true);
-            media["Image"] = body["Image"].clone();
+            let renamed = self.quirks.contains(&Quirk::ImageRenamed);
+            media["Image"] = if renamed { json!("cdrom.img") } else { body["Image"].clone() };
         }
         self.accepted()
     }

@@ -88,6 +88,8 @@ pub enum Quirk {
     InsertNeeds(&'static str),
     /// An image is answered OK and not inserted.
     ImageIgnored,
+    /// An image is inserted and shown under another name.
+    ImageRenamed,
     /// Virtual media are written to with PATCH (Lenovo).
     MediaByPatch,
 }

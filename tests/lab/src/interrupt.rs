@@ -37,12 +37,6 @@ impl Interrupted {
         });
     }
 
-    /// Whether it is time to end.
-    #[must_use]
-    pub fn now(&self) -> bool {
-        self.receiver.try_recv().is_ok()
-    }
-
     /// Returns when it is time to end.
     pub fn wait(&self) {
         let _ = self.receiver.recv();

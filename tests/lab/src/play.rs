@@ -256,6 +256,16 @@ pub fn kill_tree(pid: u32) -> Result<()> {
     Ok(())
 }
 
+/// SIGKILLs every `ansible-playbook` that this process started, with everything those started.
+pub fn kill_plays() {
+    for child in children_of(std::process::id()) {
+        let command = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        if String::from_utf8_lossy(&command).contains("ansible-playbook") {
+            let _ = kill_tree(child);
+        }
+    }
+}
+
 fn children_of(parent: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());

@@ -2,16 +2,18 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use lab::interrupt;
 use lab::lab::{Lab, NODE};
 use lab::opnsense::{Record, Reservation};
-use lab::play::{Outcome, Play};
+use lab::play::{Outcome, Play, kill_plays};
 use lab::proxy::Proxy;
 
 const HOST: &str = "web01";
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 fn main() -> ExitCode {
     match demo() {
@@ -26,17 +28,20 @@ fn main() -> ExitCode {
 fn demo() -> Result<()> {
     let began = Instant::now();
     let interrupted = interrupt::watch()?;
+    std::thread::spawn(move || {
+        interrupted.wait();
+        INTERRUPTED.store(true, Ordering::Relaxed);
+        kill_plays();
+    });
     heading("The lab: a Proxmox VE (fakepve), an OPNsense (our double), guests that are real sshd's")?;
     let lab = Lab::builder().real_time().try_start()?;
     say(&format!("Proxmox VE   {}  node {NODE}, templates {}", lab.proxmox().url(), templates(&lab)))?;
     say(&format!("OPNsense     {}  subnet {}", lab.opnsense().url(), lab::lab::SUBNET))?;
 
     let first = run(&lab, "The first run: from nothing to a proven guest")?;
-    ensure!(!interrupted.now(), "interrupted");
     lab.proxmox().forget();
     lab.opnsense().forget();
     let second = run(&lab, "The second run: everything is there, nothing may change")?;
-    ensure!(!interrupted.now(), "interrupted");
     summary(&lab, &first, &second, began)
 }
 
@@ -45,6 +50,7 @@ fn run(lab: &Lab, title: &str) -> Result<Outcome> {
     say(&format!("$ ansible-playbook playbooks/site.yml --limit {HOST}"))?;
     let mut progress = Progress::default();
     let outcome = Play::site(lab, HOST).run_shown(|line| progress.show(line))?;
+    ensure!(!INTERRUPTED.load(Ordering::Relaxed), "interrupted");
     ensure!(outcome.success, "the play failed; its words are above");
     Ok(outcome)
 }

@@ -95,6 +95,28 @@ fn a_lab_ends_with_the_program_that_started_it() {
 }
 
 #[test]
+fn an_interrupted_demo_ends_at_once_and_leaves_nothing() {
+    let directory = TempDir::new().unwrap();
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_anvil-demo"))
+        .env("TMPDIR", directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(demo.stdout.take().unwrap()).lines();
+    assert!(said.by_ref().any(|line| line.unwrap().contains("ansible-playbook")), "the first run began");
+    let servers = eventually("the play", || Some(children(demo.id())).filter(|all| all.len() >= 2));
+    assert!(Command::new("kill").arg(demo.id().to_string()).status().unwrap().success());
+    let mut last_words = String::new();
+    demo.stderr.take().unwrap().read_to_string(&mut last_words).unwrap();
+    assert!(!demo.wait().unwrap().success());
+    assert!(last_words.contains("interrupted"), "{last_words}");
+    let gone = |pid: &String| !Path::new("/proc").join(pid).join("exe").exists();
+    eventually("the end of its servers", || servers.iter().all(gone).then_some(()));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_killed_lab_takes_its_servers_along() {
     let state = TempDir::new().unwrap();
     let (mut lab, description) = up(state.path(), &[]);
@@ -111,6 +133,8 @@ fn up(state: &Path, more: &[&str]) -> (std::process::Child, Value) {
         .args(["up", "--state"])
         .arg(state)
         .args(more)
+        // A killed lab cannot clear up; so it goes with the test's directory.
+        .env("TMPDIR", state)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -54,16 +54,17 @@ impl std::error::Error for WriteError {
 pub fn write_atomic(path: &Path, content: &[u8], new: New) -> Result<bool, WriteError> {
     let fail = |doing| move |error| WriteError { path: path.to_owned(), doing, error };
     let target = follow_link(path).map_err(fail("following the symbolic link"))?;
+    // Before it is opened: a pipe would wait for somebody who writes.
+    if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+        return Err(fail("replacing the file")(error));
+    }
     let old = match File::open(&target) {
         Ok(file) => Some(file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(fail("reading the file")(error)),
     };
     if let Some(mut old) = old.as_ref() {
-        if !old.metadata().map_err(fail("reading the file"))?.is_file() {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
-            return Err(fail("replacing the file")(error));
-        }
         let mut before = Vec::new();
         old.read_to_end(&mut before).map_err(fail("reading the file"))?;
         if before == content {
@@ -203,6 +204,10 @@ mod tests {
     fn what_cannot_be_replaced_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let error = write_atomic(directory.path(), b"x", PRIVATE).unwrap_err().to_string();
+        assert!(error.ends_with("replacing the file failed: it is no regular file"), "{error}");
+        let pipe = directory.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        let error = write_atomic(&pipe, b"x", PRIVATE).unwrap_err().to_string();
         assert!(error.ends_with("replacing the file failed: it is no regular file"), "{error}");
         let missing = directory.path().join("no/such/file");
         let error = write_atomic(&missing, b"x", PRIVATE).unwrap_err().to_string();

@@ -120,6 +120,10 @@ fn check_host(option: &str, host: &str) -> Result<(), Failure> {
         "" => "nothing".to_owned(),
         path if path.contains(['/', '\\']) || path == "." || path == ".." => format!("the path \"{path}\""),
         name if name.contains(|c: char| c.is_control()) => format!("\"{}\"", name.escape_debug()),
+        // Hidden files and backups below host_vars are nobody's variables.
+        name if name.starts_with('.') || name.ends_with('~') => {
+            format!("`{name}`, a hidden file or a backup")
+        }
         _ => return Ok(()),
     };
     Err(Failure::bad_argument(option, format!("expected the name of a host in the inventory, found {found}")))
@@ -315,6 +319,8 @@ mod tests {
             json!({"host": ".."}),
             json!({"host": ""}),
             json!({"host": "web\n01"}),
+            json!({"host": ".web01"}),
+            json!({"hosts": ["web01", "web01~"]}),
             json!({"hosts": ["web02"]}),
             json!({"hosts": ["web01", "a/b"]}),
             json!({"vmid_range": "1000"}),
@@ -335,6 +341,8 @@ mod tests {
         option `host`: expected the name of a host in the inventory, found the path ".." (bad_argument)
         option `host`: expected the name of a host in the inventory, found nothing (bad_argument)
         option `host`: expected the name of a host in the inventory, found "web\n01" (bad_argument)
+        option `host`: expected the name of a host in the inventory, found `.web01`, a hidden file or a backup (bad_argument)
+        option `hosts`: expected the name of a host in the inventory, found `web01~`, a hidden file or a backup (bad_argument)
         option `hosts`: expected `web01`, the option `host`, to be among them, found web02 (bad_argument)
         option `hosts`: expected the name of a host in the inventory, found the path "a/b" (bad_argument)
         option `vmid_range`: expected two VMIDs like 1000-1099, found "1000" (bad_argument)

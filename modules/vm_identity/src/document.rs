@@ -24,9 +24,13 @@ impl Declared {
     }
 }
 
-/// Whether one of the two keys stands at the top level of a block mapping.
+/// Whether one of the two keys stands at the top level, however it is written (in quotes, in JSON, merged). A
+/// text that is no YAML declares what stands at its left margin.
 pub(crate) fn declares(text: &str) -> bool {
-    [VMID_KEY, MAC_KEY].iter().any(|key| text.lines().any(|line| value_at(line, key).is_some()))
+    let keys = [VMID_KEY, MAC_KEY];
+    let at_margin = |key: &&str| text.lines().any(|line| value_at(line, key).is_some());
+    let parsed = || mapping(text).is_ok_and(|found| keys.iter().any(|key| found.contains_key(*key)));
+    keys.iter().any(|key| text.contains(key)) && (keys.iter().any(at_margin) || parsed())
 }
 
 /// Reads both keys; null, `0` and an empty text mean "not assigned".
@@ -74,7 +78,9 @@ pub(crate) fn with_identity(text: Option<&str>, vmid: Vmid, mac: MacAddress) -> 
 }
 
 fn mapping(text: &str) -> Result<Mapping, String> {
-    match serde_norway::from_str(text) {
+    let merged = serde_norway::from_str(text.trim_start_matches(BOM))
+        .and_then(|mut value: Value| value.apply_merge().map(|()| value));
+    match merged {
         Ok(Value::Mapping(mapping)) => Ok(mapping),
         Ok(Value::Null) => Ok(Mapping::new()),
         Ok(_) => Err("expected YAML with keys and values, found something else".into()),
@@ -114,15 +120,24 @@ fn is_plain(text: &str, key: &str) -> bool {
     value.is_some_and(|value| !value.trim_start().starts_with(['"', '\'']))
 }
 
-/// YAML 1.1, which Ansible reads, takes `52:54:00:12:34:56` for a number to the base of 60 (type int of the
-/// YAML 1.1 repository).
+/// YAML 1.1, which Ansible reads, takes `52:54:00:12:34:56` for a number to the base of 60: of any size in front,
+/// below 60 behind (type int of the YAML 1.1 repository).
 fn is_number_in_yaml_1_1(text: &str) -> bool {
-    !text.starts_with('0') && text.split(':').all(|digits| digits.parse().is_ok_and(|number: u8| number < 60))
+    let Some((first, rest)) = text.split_once(':') else { return false };
+    !first.starts_with('0')
+        && first.bytes().all(|b| b.is_ascii_digit())
+        && rest.split(':').all(|digits| digits.parse().is_ok_and(|number: u8| number < 60))
 }
 
-/// What follows `key:` when the line begins with it.
+/// What a text file may begin with; no part of its first line.
+const BOM: char = '\u{feff}';
+
+/// What follows `key:`, with or without quotes around it, when the line begins with it.
 fn value_at<'a>(line: &'a str, key: &str) -> Option<&'a str> {
-    line.strip_prefix(key)?.trim_start_matches(' ').strip_prefix(':')
+    let line = line.trim_start_matches(BOM);
+    let quoted = |quote: char| line.strip_prefix(quote)?.strip_prefix(key)?.strip_prefix(quote);
+    let rest = line.strip_prefix(key).or_else(|| quoted('"')).or_else(|| quoted('\''))?;
+    rest.trim_start_matches(' ').strip_prefix(':')
 }
 
 fn with_line(text: &str, key: &str, value: &str) -> String {
@@ -135,7 +150,8 @@ fn with_line(text: &str, key: &str, value: &str) -> String {
                 replaced = true;
                 let comment = old.find(" #").map_or("", |at| old[at..].trim_end_matches(['\r', '\n']));
                 let end = &line[line.trim_end_matches(['\r', '\n']).len()..];
-                format!("{key}: {value}{comment}{end}")
+                let bom = if line.starts_with(BOM) { "\u{feff}" } else { "" };
+                format!("{bom}{key}: {value}{comment}{end}")
             }
             _ => line.to_owned(),
         })
@@ -194,6 +210,10 @@ mod tests {
                 "a: 1\r\nanvil_assigned_vmid:\r\n",
                 "a: 1\r\nanvil_assigned_vmid: 1001\r\nanvil_assigned_mac: \"02:a5:00:00:03:e9\"\r\n",
             ),
+            (
+                "\u{feff}anvil_assigned_vmid: 0\n'anvil_assigned_mac': ''\n",
+                "\u{feff}anvil_assigned_vmid: 1001\nanvil_assigned_mac: \"02:a5:00:00:03:e9\"\n",
+            ),
         ] {
             assert_eq!(edited(before).as_deref(), Ok(after), "{before:?}");
         }
@@ -243,6 +263,7 @@ mod tests {
             "anvil_assigned_mac: 17\n",
             "anvil_assigned_mac: 02:a5:00\n",
             "anvil_assigned_mac: 22:11:00:00:03:17\n",
+            "'anvil_assigned_mac': 72:11:00:00:03:17\n",
         ]
         .into_iter()
         .map(|text| read(text).unwrap_err() + "\n")
@@ -259,6 +280,7 @@ mod tests {
         `anvil_assigned_mac`: expected a MAC address as text; put it in quotes
         `anvil_assigned_mac`: "02:a5:00" is not a MAC address: expected 6 bytes of two hex digits each (like 02:a5:00:00:00:64), found 3 bytes
         `anvil_assigned_mac`: Ansible reads 22:11:00:00:03:17 as a number; put it in quotes: "22:11:00:00:03:17"
+        `anvil_assigned_mac`: Ansible reads 72:11:00:00:03:17 as a number; put it in quotes: "72:11:00:00:03:17"
         "#);
     }
 
@@ -274,10 +296,17 @@ mod tests {
     }
 
     #[test]
-    fn only_a_key_at_the_left_margin_declares() {
+    fn only_a_key_at_the_top_level_declares() {
         for (text, declared) in [
             ("anvil_assigned_vmid: 1", true),
             ("a: 1\nanvil_assigned_mac : x", true),
+            ("\"anvil_assigned_vmid\": 1", true),
+            ("{\"a\": 1, \"anvil_assigned_vmid\": 1}", true),
+            ("{a: 1,\n anvil_assigned_mac: x}", true),
+            ("\u{feff}anvil_assigned_vmid: 1", true),
+            ("base: &base\n  anvil_assigned_vmid: 1\n<<: *base", true),
+            ("anvil_assigned_vmid: 1\na: [", true),
+            ("{\"a\": {\"anvil_assigned_vmid\": 1}}", false),
             ("vmid: \"{{ anvil_assigned_vmid | default(0) }}\"", false),
             ("a:\n  anvil_assigned_vmid: 1", false),
             ("# anvil_assigned_vmid: 1", false),

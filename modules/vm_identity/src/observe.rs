@@ -127,8 +127,11 @@ fn entries(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-/// The text of a file, a sentence when it is no text, nothing when it is no file.
+/// The text of a file, a sentence when it is no text, nothing when it is no file (a pipe would never end).
 fn read(path: &Path) -> Result<Option<Result<String, String>>, Failure> {
+    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return Ok(None);
+    }
     match fs::read(path) {
         Ok(bytes) => {
             Ok(Some(String::from_utf8(bytes).map_err(|_| "expected UTF-8 text, found other bytes".into())))

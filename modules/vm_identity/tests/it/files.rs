@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 
 use serde_json::json;
 
@@ -132,4 +133,28 @@ fn a_symbolic_link_to_the_file_stays_one() {
     assert!(
         inventory.identity("web01").unwrap().starts_with("# kept elsewhere\nanvil_assigned_vmid: 1000\n")
     );
+}
+
+#[test]
+fn a_vmid_is_taken_however_another_host_writes_it() {
+    for (name, text) in [
+        ("web02/vars.json", "{\"anvil_assigned_vmid\": 1000}"),
+        ("web02/ids.yml", "'anvil_assigned_vmid': 1000\n"),
+        ("web02/ids", "\u{feff}anvil_assigned_vmid: 1000\r\n"),
+        ("web02/ids.yaml", "{anvil_assigned_vmid: 1000}\n"),
+    ] {
+        let inventory = Inventory::of(&["web01", "web02"]);
+        inventory.write(name, text);
+        let result = inventory.run("web01", &json!({}));
+        assert_eq!(result["identity"]["vmid"], 1001, "{name}: {result}");
+    }
+}
+
+#[test]
+fn a_pipe_among_the_variables_is_no_file_to_wait_for() {
+    let inventory = Inventory::of(&["web01", "web02"]);
+    let pipe = inventory.path("web02/pipe");
+    assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    let result = inventory.run("web01", &json!({"timeout": 5}));
+    assert_eq!(result["changed"], true, "{result}");
 }

@@ -148,6 +148,13 @@ options:
     default: false
     aliases:
     - stop
+  restart:
+    description:
+    - 'Allows to restart a running virtual machine for changes that it cannot take while it runs: it is shut
+        down, changed and started. Without it, such changes are stored and reported as pending. It needs
+        O(state=started), so that a run which is cut off in between is finished by the next one.'
+    type: bool
+    default: false
   destroy_data_disks:
     description:
     - Allows O(state=absent) for a virtual machine that has more disks than the one it boots from.
@@ -387,6 +394,11 @@ options:
             shrunk: a disk that is larger is refused.'
         type: str
         required: true
+  delete:
+    description:
+    - Settings to remove, by Proxmox VE's names, such as V(net1) or V(balloon). Disks are not removed.
+    type: list
+    elements: str
   boot_order:
     description:
     - Devices to boot from in order, such as V(scsi0,net0).

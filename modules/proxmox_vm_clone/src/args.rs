@@ -72,9 +72,12 @@ pub(crate) struct Args {
     pub(crate) disks: Vec<Disk>,
     pub(crate) os_disk: Option<OsDisk>,
     pub(crate) cloud_init: Option<CloudInit>,
+    #[serde(default)]
+    pub(crate) delete: Vec<String>,
     pub(crate) boot_order: Option<Vec<String>>,
     pub(crate) state: Goal,
     pub(crate) force_stop: bool,
+    pub(crate) restart: bool,
     pub(crate) destroy_data_disks: bool,
 }
 
@@ -183,6 +186,7 @@ impl Args {
         args.check_net()?;
         args.check_disks()?;
         args.check_cloud_init()?;
+        args.check_delete()?;
         Ok(args)
     }
 
@@ -202,6 +206,10 @@ impl Args {
                 let why = "a linked clone stays on the template's storage, in its format; needs `full: true`";
                 return Err(Failure::bad_argument(option, why));
             }
+        }
+        if self.restart && self.state != Goal::Started {
+            let why = "it goes with `state: started`; otherwise nothing would start what a cut-off run left stopped";
+            return Err(Failure::bad_argument("restart", why));
         }
         for (option, text) in [("template", &self.template), ("template_prefix", &self.template_prefix)] {
             if text.as_ref().is_some_and(|text| text.trim().is_empty()) {
@@ -277,6 +285,30 @@ impl Args {
             }
             if self.os_disk.as_ref().and_then(|os| os.slot.as_ref()) == Some(&disk.slot) {
                 return Err(Failure::bad_argument(at("slot"), format!("{} is the OS disk", disk.slot)));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_delete(&self) -> Result<(), Failure> {
+        for (index, key) in self.delete.iter().enumerate() {
+            let refuse =
+                |why: &str| Err(Failure::bad_argument(format!("delete[{index}]"), format!("`{key}`: {why}")));
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            if key.is_empty() || !key.chars().all(plain) {
+                return refuse("expected the name of a setting, such as net1");
+            }
+            if key.parse::<Slot>().is_ok() || key.starts_with("unused") {
+                return refuse("a disk is not removed by this module");
+            }
+            if matches!(
+                key.as_str(),
+                "name" | "lock" | "digest" | "template" | "vmgenid" | "smbios1" | "meta"
+            ) {
+                return refuse("this is no setting to remove");
+            }
+            if self.net.iter().any(|net| net.slot == *key) {
+                return refuse("the task sets it as well");
             }
         }
         Ok(())
@@ -407,6 +439,11 @@ fn identity() -> Table {
             "Allows to cut the power: with O(state=stopped) when the guest does not shut down, with O(state=absent) \
              when it runs. Without it, a running virtual machine is not destroyed.",
         ),
+        Opt::bool("restart").default(false).doc(
+            "Allows to restart a running virtual machine for changes that it cannot take while it runs: it is shut \
+             down, changed and started. Without it, such changes are stored and reported as pending. It needs \
+             O(state=started), so that a run which is cut off in between is finished by the next one.",
+        ),
         Opt::bool("destroy_data_disks").default(false).doc(
             "Allows O(state=absent) for a virtual machine that has more disks than the one it boots from.",
         ),
@@ -459,6 +496,9 @@ fn hardware() -> Table {
              disk in the slot that is smaller than declared or has another serial is refused.",
         ),
         Opt::dict_of("os_disk", os_disk_options()).doc("The disk the virtual machine boots from."),
+        Opt::list("delete", Kind::Str).doc(
+            "Settings to remove, by Proxmox VE's names, such as V(net1) or V(balloon). Disks are not removed.",
+        ),
         Opt::list("boot_order", Kind::Str).doc("Devices to boot from in order, such as V(scsi0,net0)."),
     ])
 }

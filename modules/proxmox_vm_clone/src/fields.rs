@@ -153,6 +153,7 @@ pub(crate) fn wanted(args: &Args, base: &VmConfig) -> Result<Vec<(String, Value)
     if let Some(cloud_init) = &args.cloud_init {
         list.cloud_init(cloud_init);
     }
+    args.delete.iter().filter(|key| base.get(key).is_some()).for_each(|key| list.add(key, Some(Value::Null)));
     Ok(list.0)
 }
 

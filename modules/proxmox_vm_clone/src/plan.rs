@@ -116,12 +116,13 @@ fn plan_update(args: &Args, vm: &Vm) -> Result<Plan<Action>, Failure> {
             args.vmid, vm.node
         ));
     }
-    if args.state == Goal::Stopped && vm.runs() {
+    let restart = vm.runs() && args.restart && needs_restart(args, vm)?;
+    if vm.runs() && (restart || args.state == Goal::Stopped) {
         plan.step(Action::Stop, vec![Change::new("status", "running", "stopped")]);
         plan.gate();
     }
     shape(args, &vm.config.stored, &mut plan)?;
-    let stays_up = vm.runs() && args.state != Goal::Stopped;
+    let stays_up = vm.runs() && !restart && args.state != Goal::Stopped;
     if stays_up && plan.changes().any(|change| is_cloud_init(&change.field)) {
         plan.warn(format!(
             "the cloud-init settings of VM {} were changed while it runs: the guest sees them after it was stopped \
@@ -129,11 +130,20 @@ fn plan_update(args: &Args, vm: &Vm) -> Result<Plan<Action>, Failure> {
             args.vmid
         ));
     }
-    if args.state == Goal::Started && !vm.runs() {
+    if args.state == Goal::Started && (restart || !vm.runs()) {
         plan.gate();
-        plan.step(Action::Start, vec![Change::new("status", vm.status.status.as_str(), "running")]);
+        plan.step(Action::Start, vec![Change::new("status", "stopped", "running")]);
     }
     Ok(plan)
+}
+
+/// Something waits for a restart already, or is going to be changed that a running VM cannot be relied on
+/// to take (qemu-server `PVE/API2/Qemu.pm`, `$fast_plug_option`).
+fn needs_restart(args: &Args, vm: &Vm) -> Result<bool, Failure> {
+    let live = ["description", "name", "onboot", "protection", "startup", "tags"];
+    let changes = changes(args, &vm.config.stored).map_err(unreadable)?;
+    let waits = changes.iter().any(|change| !live.contains(&change.field.as_str()));
+    Ok(waits || !vm.config.pending.is_empty())
 }
 
 fn is_cloud_init(field: &str) -> bool {

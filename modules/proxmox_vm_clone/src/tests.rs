@@ -137,6 +137,33 @@ fn a_stop_comes_before_the_settings_and_a_start_after() {
 }
 
 #[test]
+fn a_restart_is_made_only_when_asked_and_needed() {
+    let running = existing("running", &[]);
+    let asked = args(json!({"memory": 4096, "restart": true, "state": "started"}));
+    insta::assert_snapshot!(told(&asked, &running), @r#"
+    Stop: status: "running" -> "stopped"
+    -- gate
+    Configure: memory: 2048 -> 4096
+    -- gate
+    Start: status: "stopped" -> "running"
+    "#);
+    assert_eq!(
+        told(&args(json!({"restart": true, "state": "started"})), &running),
+        "",
+        "nothing waits for it"
+    );
+    let live = args(json!({"tags": ["web"], "restart": true, "state": "started"}));
+    assert_eq!(told(&live, &running), "Configure: tags: null -> [\"web\"]");
+    let mut waiting = existing("running", &[]);
+    waiting.vm.as_mut().unwrap().config.pending.insert("cores".into());
+    assert!(
+        told(&args(json!({"restart": true, "state": "started"})), &waiting).starts_with("Stop"),
+        "what an earlier run left"
+    );
+    assert_eq!(told(&args(json!({})), &waiting), "");
+}
+
+#[test]
 fn a_mark_left_by_a_cut_off_run_is_taken_away_and_the_password_set() {
     let description = fields::marked(Some("From the template\n"));
     let state = existing("stopped", &[("description", &description)]);
@@ -186,6 +213,8 @@ fn what_is_written_keeps_what_is_not_named() {
         (json!({"cloud_init": {"user": "", "nameserver": []}, "description": ""}), vec![]),
         (json!({"tags": ["web", "prod"], "onboot": true}), vec!["onboot=1", "tags=prod;web"]),
         (json!({"boot_order": ["scsi0", "net0"]}), vec!["boot=order=scsi0;net0"]),
+        (json!({"delete": ["net0", "balloon"]}), vec!["delete=net0"]),
+        (json!({"delete": ["agent"], "tags": [], "memory": 4096}), vec!["memory=4096", "delete=agent"]),
         (json!({"startup": "2,up=30", "cpu": "host"}), vec!["cpu=host", "startup=order=2,up=30"]),
         (json!({"memory": 2048, "cores": 2, "protection": false, "tags": []}), vec![]),
     ] {

@@ -65,6 +65,31 @@ fn what_a_running_vm_cannot_take_is_pending_and_stays_told() {
 }
 
 #[test]
+fn a_restart_brings_what_was_pending_into_effect() {
+    let site = built();
+    site.done(&only(json!({"memory": 16384})));
+    let restart = only(json!({"memory": 16384, "cores": 8, "restart": true, "state": "started"}));
+    let result = site.done(&restart);
+    assert_eq!(
+        (&result["vm"]["restart_needed"], &result["vm"]["status"]),
+        (&json!(false), &json!("running"))
+    );
+    assert_eq!((&site.config()["memory"], &site.config()["cores"]), (&json!("16384"), &json!(8)));
+    assert_eq!(site.done(&restart)["changed"], false);
+}
+
+#[test]
+fn a_device_is_removed_only_when_told() {
+    let site = built();
+    site.done(&only(json!({"state": "stopped"})));
+    site.done(&only(json!({"net": [{"slot": "net1", "bridge": "vmbr2"}]})));
+    let remove = only(json!({"delete": ["net1"]}));
+    site.done(&remove);
+    assert!(site.config().get("net1").is_none());
+    assert_eq!(site.done(&remove)["changed"], false);
+}
+
+#[test]
 fn cloud_init_of_a_running_vm_warns_that_the_guest_does_not_see_it_yet() {
     let site = built();
     let result = site.done(&only(json!({"cloud_init": {"nameserver": ["10.0.0.1"]}})));

@@ -62,12 +62,14 @@ pub struct Failure {
     pub code: ErrorCode,
     pub msg: String,
     pub details: Map<String, Value>,
+    /// The write under way certainly did not happen: a result does not list it as written.
+    pub nothing_sent: bool,
 }
 
 impl Failure {
     #[must_use]
     pub fn new(code: ErrorCode, msg: impl Into<String>) -> Self {
-        Self { code, msg: msg.into(), details: Map::new() }
+        Self { code, msg: msg.into(), details: Map::new(), nothing_sent: false }
     }
 
     /// An argument that is wrong in itself; `option` is its path as the user writes it (`disks[0].size`).
@@ -92,6 +94,14 @@ impl Failure {
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.details.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// A failure of [`apply`](crate::Module::apply) before anything was written. Without this word it counts
+    /// as a write whose answer is lost.
+    #[must_use]
+    pub fn nothing_sent(mut self) -> Self {
+        self.nothing_sent = true;
         self
     }
 

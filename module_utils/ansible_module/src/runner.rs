@@ -181,7 +181,11 @@ fn stage_done<'p, M: Module>(
         // Counted before it is sent: a write whose answer is lost may have happened.
         written.extend(&step.changes);
         output::writing_begins();
-        module.apply(&step.action, state, run)?;
+        module.apply(&step.action, state, run).inspect_err(|failure| {
+            if failure.nothing_sent {
+                written.truncate(written.len() - step.changes.len());
+            }
+        })?;
     }
     let observed =
         module.observe(run).map_err(|failure| failure.while_doing("reading back what was written"))?;
@@ -338,6 +342,9 @@ mod tests {
         fn apply(&mut self, action: &Write, _state: &World, _run: &Run) -> Result<(), Failure> {
             match action {
                 Write::Name if self.asked.fault == "name dropped" => {}
+                Write::Name if self.asked.fault == "no hands" => {
+                    return Err(Failure::new(ErrorCode::API_ERROR, "nothing was sent").nothing_sent());
+                }
                 Write::Name => self.world.name = self.asked.name.clone(),
                 Write::On if self.asked.fault == "switch broken" => {
                     return Err(Failure::new(ErrorCode::API_ERROR, "the switch is broken"));
@@ -441,6 +448,14 @@ mod tests {
         assert_eq!(result["changed"], true);
         assert_eq!(result["written"], json!(["name", "on"]));
         assert_eq!(result["error_code"], "api_error");
+    }
+
+    #[test]
+    fn a_write_that_did_not_begin_is_not_called_written() {
+        let result = run_lamp(json!({"name": "desk", "fault": "no hands"}));
+        assert_eq!(result["failed"], true);
+        assert_eq!(result["changed"], false);
+        assert!(result.get("written").is_none(), "{result}");
     }
 
     #[test]

@@ -61,7 +61,8 @@ impl Deadline {
     #[must_use]
     pub fn at_most(&self, budget: Duration) -> Self {
         Self {
-            end: self.end.min(Instant::now() + budget),
+            // A budget that no clock can hold ends with the outer deadline.
+            end: Instant::now().checked_add(budget).map_or(self.end, |end| end.min(self.end)),
             budget: budget.min(self.budget),
             interrupted: Arc::clone(&self.interrupted),
         }
@@ -90,10 +91,10 @@ impl Deadline {
     /// # Errors
     /// [`Expired`] when the deadline or an interrupt came first.
     pub fn pause(&self, pause: Duration) -> Result<(), Expired> {
-        let until = Instant::now() + pause;
+        let begun = Instant::now();
         loop {
             self.check()?;
-            let left = until.saturating_duration_since(Instant::now());
+            let left = pause.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 return Ok(());
             }
@@ -194,7 +195,10 @@ mod tests {
     #[test]
     fn a_nested_deadline_is_never_later() {
         let outer = Deadline::after(Duration::from_millis(10));
-        assert!(outer.at_most(Duration::from_secs(60)).remaining() <= Duration::from_millis(10));
+        for budget in [Duration::from_secs(60), Duration::MAX] {
+            assert!(outer.at_most(budget).remaining() <= Duration::from_millis(10));
+        }
+        assert!(matches!(outer.pause(Duration::MAX), Err(Expired::TimedOut { .. })));
     }
 
     #[test]

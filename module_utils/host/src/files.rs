@@ -20,12 +20,23 @@ pub struct New {
     pub mode: u32,
 }
 
-/// Why a file was not written; the one that was there is untouched.
+/// Why a file was not written.
 #[derive(Debug)]
 pub struct WriteError {
     path: PathBuf,
     doing: &'static str,
     error: io::Error,
+}
+
+/// The one step after the file was replaced.
+const LAST_STEP: &str = "syncing the directory";
+
+impl WriteError {
+    /// The file that was there is; otherwise the new one is, and a power cut may still take it away.
+    #[must_use]
+    pub fn is_untouched(&self) -> bool {
+        self.doing != LAST_STEP
+    }
 }
 
 impl fmt::Display for WriteError {
@@ -84,7 +95,7 @@ pub fn write_atomic(path: &Path, content: &[u8], new: New) -> Result<bool, Write
     .map_err(fail("setting mode and owner"))?;
     temporary.as_file().sync_all().map_err(fail("syncing the temporary file"))?;
     temporary.persist(&target).map_err(|e| fail("renaming the temporary file")(e.error))?;
-    File::open(directory).and_then(|d| d.sync_all()).map_err(fail("syncing the directory"))?;
+    File::open(directory).and_then(|d| d.sync_all()).map_err(fail(LAST_STEP))?;
     Ok(true)
 }
 
@@ -205,6 +216,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let error = write_atomic(directory.path(), b"x", PRIVATE).unwrap_err().to_string();
         assert!(error.ends_with("replacing the file failed: it is no regular file"), "{error}");
+        assert!(write_atomic(directory.path(), b"x", PRIVATE).unwrap_err().is_untouched());
         let pipe = directory.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
         let error = write_atomic(&pipe, b"x", PRIVATE).unwrap_err().to_string();

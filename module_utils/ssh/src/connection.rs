@@ -13,6 +13,8 @@ use crate::key::HostKey;
 
 /// How long one exchange with a server may take, so that an interrupt is seen between two.
 const LONGEST_EXCHANGE: Duration = Duration::from_secs(10);
+/// Far more than a command and what a login script says before it.
+const LONGEST_ANSWER: usize = 1 << 20;
 /// Kinds of host keys and the algorithms that prove them, in the order of preference. libssh2 leaves out those it cannot do.
 const KINDS: [&str; 5] = [
     "ssh-ed25519",
@@ -264,13 +266,34 @@ impl Session {
         let broken = |why: &dyn fmt::Display| Error::Command(format!("running `{command_line}`: {why}"));
         let mut channel = self.session.channel_session().map_err(|error| broken(&error.message()))?;
         channel.exec(command_line).map_err(|error| broken(&error.message()))?;
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        channel.read_to_end(&mut stdout).map_err(|error| broken(&error))?;
-        channel.stderr().read_to_end(&mut stderr).map_err(|error| broken(&error))?;
+        let read = |stream: &mut dyn Read| self.read(stream, deadline, &broken);
+        let (stdout, stderr) = (read(&mut channel)?, read(&mut channel.stderr())?);
         channel.wait_close().map_err(|error| broken(&error.message()))?;
         let exit_code = channel.exit_status().map_err(|error| broken(&error.message()))?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ok(Answer { exit_code, stdout: text(stdout), stderr: text(stderr) })
+    }
+
+    /// To its end, which a login script that goes on talking does not have.
+    fn read(
+        &self,
+        stream: &mut dyn Read,
+        deadline: &Deadline,
+        broken: &dyn Fn(&dyn fmt::Display) -> Error,
+    ) -> Result<Vec<u8>, Error> {
+        let (mut answer, mut part) = (Vec::new(), [0; 4096]);
+        loop {
+            limit(&self.session, deadline)?;
+            // At the deadline the last read ends as one that took too long.
+            let read = stream.read(&mut part);
+            match read.map_err(|error| deadline.check().map_or_else(Error::from, |()| broken(&error)))? {
+                0 => return Ok(answer),
+                length => answer.extend_from_slice(&part[..length]),
+            }
+            if answer.len() > LONGEST_ANSWER {
+                return Err(broken(&format!("the answer does not end after {LONGEST_ANSWER} bytes")));
+            }
+        }
     }
 }
 
@@ -292,8 +315,10 @@ fn limit(session: &ssh2::Session, deadline: &Deadline) -> Result<(), Expired> {
 fn connect(address: &Address, deadline: &Deadline) -> Result<TcpStream, Error> {
     deadline.check()?;
     let unresolved = |why: String| Error::Name { host: address.host().to_owned(), why };
-    let candidates: Vec<SocketAddr> =
-        (address.host(), address.port()).to_socket_addrs().map_err(|e| unresolved(e.to_string()))?.collect();
+    let name = (address.host().to_owned(), address.port());
+    // A name server that does not answer is waited for in libc, which knows no deadline.
+    let found = deadline.block_on(move || name.to_socket_addrs().map(Vec::from_iter))?;
+    let candidates: Vec<SocketAddr> = found.map_err(|error| unresolved(error.to_string()))?;
     let mut last = unresolved("it has no address".into());
     for candidate in candidates {
         let patience = deadline.remaining().min(LONGEST_EXCHANGE).max(Duration::from_millis(1));

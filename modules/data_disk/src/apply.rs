@@ -9,7 +9,8 @@ use ansible_module::{ErrorCode, Failure, Run};
 use host::{Command, Host, New, Probe, write_atomic};
 
 use crate::args::{Args, Fstype};
-use crate::observe::{State, block_failure, command_failure};
+use crate::fstab;
+use crate::observe::{State, block_failure, command_failure, read_fstab};
 use crate::plan::Action;
 
 /// Present where SELinux is in use.
@@ -32,7 +33,7 @@ impl Hands<'_> {
             Action::MakeMountPoint => self.make_mount_point(),
             Action::Mount { uuid } => self.mount(uuid),
             Action::Remount => self.remount(),
-            Action::WriteFstab { text } => self.write_fstab(text, &state.fstab),
+            Action::WriteFstab { line } => self.write_fstab(line),
             Action::SetOwnership { owner, group, mode } => self.set_ownership(*owner, *group, *mode),
         }
     }
@@ -52,7 +53,8 @@ impl Hands<'_> {
             return Err(Failure::new(
                 ErrorCode::CONFLICT,
                 format!("{} was empty a moment ago and no longer is: nothing was done", device.display()),
-            ));
+            )
+            .nothing_sent());
         }
         let fstype = self.args.fstype;
         // Without -F and -f: mkfs shall refuse by itself what it finds in use.
@@ -101,20 +103,26 @@ impl Hands<'_> {
         if options.is_empty() { "defaults".into() } else { options.join(",") }
     }
 
-    fn write_fstab(&self, text: &str, before: &str) -> Result<(), Failure> {
-        if let Some(said) = self.faults(text)? {
-            if self.faults(before)?.is_none() {
+    fn write_fstab(&self, line: &str) -> Result<(), Failure> {
+        let before = read_fstab(self.host).map_err(Failure::nothing_sent)?;
+        let text = fstab::with_line(&before, &self.args.serial, line)
+            .map_err(|broken| Failure::refused(broken.to_string()).nothing_sent())?;
+        if let Some(said) = self.faults(&text)? {
+            if self.faults(&before)?.is_none() {
                 return Err(Failure::refused(format!(
                     "/etc/fstab is left as it was, since findmnt finds a fault in the new one: {said}"
-                )));
+                ))
+                .nothing_sent());
             }
             self.run.warn(format!(
                 "findmnt finds a fault in /etc/fstab, also before this line was added: {said}"
             ));
         }
         let path = self.host.path("/etc/fstab");
-        write_atomic(&path, text.as_bytes(), New { mode: 0o644 })
-            .map_err(|error| Failure::new(ErrorCode::COMMAND_FAILED, error.to_string()))?;
+        write_atomic(&path, text.as_bytes(), New { mode: 0o644 }).map_err(|error| {
+            let failure = Failure::new(ErrorCode::COMMAND_FAILED, error.to_string());
+            if error.is_untouched() { failure.nothing_sent() } else { failure }
+        })?;
         // systemd has made units of the old lines, and acts by them.
         if self.host.path(SYSTEMD).is_dir() {
             self.command(&Command::new("systemctl").arg("daemon-reload"))?;

@@ -88,8 +88,15 @@ impl Module for DataDisk {
             }
             "mount.path" => mount.map(|_| plan::path_text(&self.args)).into(),
             "mount.options" => match mount {
-                // What the kernel does not show as it was given cannot be compared.
-                Some(mount) if plan::missing_flags(&self.args.opts, mount).is_empty() => return Proof::Held,
+                Some(mount) if plan::missing_flags(&self.args.opts, mount).is_empty() => {
+                    return match plan::unseen_options(&self.args.opts, mount)[..] {
+                        [] => Proof::Held,
+                        ref unseen => Proof::Unreadable(format!(
+                            "mounted with it, but the kernel does not show {}",
+                            unseen.join(", ")
+                        )),
+                    };
+                }
                 Some(mount) => mount.options.join(",").into(),
                 None => Value::Null,
             },

@@ -108,21 +108,32 @@ pub(crate) fn observe(args: &Args, host: &Host, new_uuid: &str, run: &Run) -> Re
     let (names, device) = find(args, host, run)?;
     let disk = read_disk(names, &device, host, run)?;
     let proc_error = |error: io::Error| Failure::new(ErrorCode::COMMAND_FAILED, format!("/proc: {error}"));
-    let fstab = match host.read("/etc/fstab") {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(Failure::refused(format!("/etc/fstab cannot be read: {error}"))),
-    };
     Ok(State {
         disk,
         mounts: host.mounts().map_err(proc_error)?,
         swaps: host.swaps().map_err(proc_error)?,
         mount_point: read_mount_point(&args.path, host)?,
-        fstab,
+        fstab: read_fstab(host)?,
         mkfs_installed: host.find(args.fstype.mkfs()).is_some(),
         new_uuid: new_uuid.to_owned(),
         owner: resolve(args.owner.as_deref(), "passwd", "user", host, run)?,
         group: resolve(args.group.as_deref(), "group", "group", host, run)?,
+    })
+}
+
+/// What cannot be written back byte by byte is not read either.
+pub(crate) fn read_fstab(host: &Host) -> Result<String, Failure> {
+    let bytes = match fs::read(host.path("/etc/fstab")) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        Err(error) => return Err(Failure::refused(format!("/etc/fstab cannot be read: {error}"))),
+    };
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        Failure::refused(format!(
+            "line {line} of /etc/fstab is no UTF-8 text, and could not be written back as it is: correct it by hand"
+        ))
     })
 }
 

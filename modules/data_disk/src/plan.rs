@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::args::Args;
 use crate::fstab;
-use crate::observe::{MountPoint, State};
+use crate::observe::{Disk, MountPoint, State};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,9 +23,9 @@ pub enum Action {
     },
     /// Mounts again with the options that are asked for.
     Remount,
-    /// The new text of `/etc/fstab`.
+    /// Puts the line into `/etc/fstab` as it is by then: making a file system takes its time.
     WriteFstab {
-        text: String,
+        line: String,
     },
     /// Of the mounted file system's root directory.
     SetOwnership {
@@ -76,8 +76,8 @@ pub(crate) fn plan(args: &Args, state: &State) -> Result<Plan<Action>, Failure> 
         Some(_) => {}
     }
     plan.gate();
-    if let Some((text, change)) = fstab_step {
-        plan.step(Action::WriteFstab { text }, vec![change]);
+    if let Some((line, change)) = fstab_step {
+        plan.step(Action::WriteFstab { line }, vec![change]);
     }
     let ownership = ownership_changes(args, state);
     if !ownership.is_empty() {
@@ -187,7 +187,7 @@ fn usable_mount_point(args: &Args, state: &State) -> Result<(), Failure> {
     }
 }
 
-/// The new text of fstab, when the one that is there does not have the line.
+/// The line of fstab, when the one that is there does not have it.
 fn fstab_step(args: &Args, state: &State, uuid: &str) -> Result<Option<(String, Change)>, Failure> {
     let refuse = |why: String| Err(Failure::refused(why));
     let mut before = Value::Null;
@@ -200,7 +200,7 @@ fn fstab_step(args: &Args, state: &State, uuid: &str) -> Result<Option<(String, 
                 "line {} of /etc/fstab mounts {} on {} already{owner}: remove it first",
                 entry.number, entry.spec, entry.file
             ));
-        } else if entry.spec.eq_ignore_ascii_case(&format!("UUID={uuid}")) {
+        } else if is_name_of(&entry.spec, uuid, &state.disk) {
             return refuse(format!(
                 "line {} of /etc/fstab mounts this disk on {} already: remove it first",
                 entry.number, entry.file
@@ -212,7 +212,19 @@ fn fstab_step(args: &Args, state: &State, uuid: &str) -> Result<Option<(String, 
         Ok(text) => text,
         Err(error) => return refuse(error.to_string()),
     };
-    Ok((text != state.fstab).then(|| (text, Change::new("fstab", before, line))))
+    Ok((text != state.fstab).then(|| (line.clone(), Change::new("fstab", before, line))))
+}
+
+/// Every way in which a line of fstab(5) may name the disk.
+fn is_name_of(spec: &str, uuid: &str, disk: &Disk) -> bool {
+    let label = disk.probe.tag("LABEL");
+    let below = |directory: &str| spec.strip_prefix(directory);
+    let by_uuid = below("UUID=").or_else(|| below("/dev/disk/by-uuid/"));
+    let by_label = below("LABEL=").or_else(|| below("/dev/disk/by-label/"));
+    by_uuid.is_some_and(|found| found.eq_ignore_ascii_case(uuid))
+        || by_label.is_some_and(|found| Some(found) == label)
+        || below("/dev/disk/by-id/").is_some_and(|found| disk.names.iter().any(|name| name == found))
+        || Path::new(spec) == disk.block.path
 }
 
 /// Options that the kernel shows in /proc as they were given, so that a missing one means something.
@@ -245,6 +257,17 @@ pub(crate) fn missing_flags<'a>(opts: &'a [String], mount: &Mount) -> Vec<&'a st
             other => !shown(other),
         })
         .collect()
+}
+
+/// For mount(8), systemd and the boot, or what is so by default: the kernel never hears of them.
+const NOT_OF_THE_KERNEL: [&str; 6] = ["defaults", "nofail", "auto", "noauto", "_netdev", "nouser"];
+
+/// The options asked for of which nobody can tell whether the mount has them.
+pub(crate) fn unseen_options<'a>(opts: &'a [String], mount: &Mount) -> Vec<&'a str> {
+    let is_shown =
+        |option: &str| VISIBLE.contains(&option) || mount.options.iter().any(|have| have == option);
+    let of_the_kernel = |option: &str| !NOT_OF_THE_KERNEL.contains(&option) && !option.starts_with("x-");
+    opts.iter().map(String::as_str).filter(|option| of_the_kernel(option) && !is_shown(option)).collect()
 }
 
 /// Before it is mounted nothing is known about the file system's own root directory.

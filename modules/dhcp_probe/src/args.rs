@@ -52,7 +52,8 @@ pub(crate) fn spec() -> Spec {
                 .default(Vec::<u8>::new())
                 .doc("Option codes to ask for in addition to those that every client asks for (1, 3, 6, 12, 15, 51, 54, 60, 66, 67)."),
             Opt::int("collect").default(0).doc(
-                "Seconds to go on listening after the first offer, to see whether a second server answers; V(0) takes the first.",
+                "Seconds to go on listening after the first offer, to see whether a second server answers; V(0) takes the first. \
+             Less than O(timeout).",
             ),
             Opt::dict_of(
                 "expect",
@@ -197,7 +198,8 @@ struct Expect {
 }
 
 impl Args {
-    pub(crate) fn check(arguments: &Arguments) -> Result<Self, Failure> {
+    /// `budget` is what the whole probe may take.
+    pub(crate) fn check(arguments: &Arguments, budget: Duration) -> Result<Self, Failure> {
         let raw: Raw = arguments.parse()?;
         if raw.mac.is_multicast() {
             return Err(Failure::bad_argument(
@@ -217,9 +219,17 @@ impl Args {
                 )),
             })
             .collect::<Result<_, _>>()?;
-        let collect = u64::try_from(raw.collect).map_err(|_| {
+        let collect = u64::try_from(raw.collect).map(Duration::from_secs).map_err(|_| {
             Failure::bad_argument("collect", format!("expected 0 or more seconds, found {}", raw.collect))
         })?;
+        if collect >= budget {
+            let why = format!(
+                "expected less than `timeout`, which ends the listening, found {} of at most {:.0} seconds",
+                raw.collect,
+                budget.as_secs_f64()
+            );
+            return Err(Failure::bad_argument("collect", why));
+        }
         Ok(Self {
             interface: raw.interface,
             discover: Discover {
@@ -231,7 +241,7 @@ impl Args {
                     .transpose()?,
                 request,
             },
-            collect: Duration::from_secs(collect),
+            collect,
             expect: raw.expect.map(Expect::fields).unwrap_or_default(),
         })
     }

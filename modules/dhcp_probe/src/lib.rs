@@ -31,8 +31,8 @@ impl Module for DhcpProbe {
         args::spec()
     }
 
-    fn new(arguments: &Arguments, _run: &Run) -> Result<Self, Failure> {
-        Ok(Self { args: Args::check(arguments)? })
+    fn new(arguments: &Arguments, run: &Run) -> Result<Self, Failure> {
+        Ok(Self { args: Args::check(arguments, run.deadline.remaining())? })
     }
 
     fn observe(&mut self, run: &Run) -> Result<Vec<Offer>, Failure> {

@@ -12,9 +12,12 @@ use crate::plan::Action;
 /// Under a lock, and on the file as it is now: twenty hosts may be pinned at once.
 pub(crate) fn apply(action: &Action, args: &Args, run: &Run) -> Result<(), Failure> {
     let path = &args.known_hosts;
-    let broken = |error: host::WriteError| Failure::new(ErrorCode::COMMAND_FAILED, error.to_string());
+    let broken = |error: host::WriteError| {
+        let failure = Failure::new(ErrorCode::COMMAND_FAILED, error.to_string());
+        if error.is_untouched() { failure.nothing_sent() } else { failure }
+    };
     let _lock = lock_file(&lock_path(path), &run.deadline).map_err(broken)?;
-    let mut known = observe::known_hosts(args)?;
+    let mut known = observe::known_hosts(args).map_err(Failure::nothing_sent)?;
     let keys = match action {
         Action::Pin(keys) => keys,
         Action::Replace(keys) => {
@@ -24,6 +27,7 @@ pub(crate) fn apply(action: &Action, args: &Args, run: &Run) -> Result<(), Failu
                     args.address,
                     path.display()
                 ))
+                .nothing_sent()
             })?;
             keys
         }

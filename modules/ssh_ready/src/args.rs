@@ -1,8 +1,9 @@
 //! The option table and the checked arguments.
 
-use std::net::IpAddr;
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use ansible_module::{Arguments, Failure, Opt, Rule, Spec, Table};
 use api_options::{OpnsenseOptions, opnsense_table};
@@ -64,9 +65,16 @@ pub(crate) struct RootSize {
 impl Args {
     pub(crate) fn check(arguments: &Arguments) -> Result<Self, Failure> {
         let raw: Raw = arguments.parse()?;
-        if raw.host.is_empty() || raw.host.contains(['@', '/', ' ', ',']) {
-            let why = format!("expected a name or an address alone, found `{}`", raw.host);
+        if !is_name_or_address(&raw.host) {
+            let why = format!(
+                "expected a name, or an address without brackets and port, found `{}`",
+                raw.host.escape_debug()
+            );
             return Err(Failure::bad_argument("host", why));
+        }
+        if raw.user.is_empty() || raw.user.contains(char::is_control) {
+            let why = format!("expected the name of a user, found `{}`", raw.user.escape_debug());
+            return Err(Failure::bad_argument("user", why));
         }
         if raw.port == 0 {
             return Err(Failure::bad_argument("port", "expected 1 to 65535, found 0"));
@@ -78,17 +86,14 @@ impl Args {
         };
         let identity = match raw.private_key_file {
             Some(path) => {
-                std::fs::File::open(&path).map_err(|error| {
-                    Failure::bad_argument("private_key_file", format!("{}: {error}", path.display()))
+                check_private_key(&path).map_err(|why| {
+                    Failure::bad_argument("private_key_file", format!("{}: {why}", path.display()))
                 })?;
                 Identity::File { path, passphrase: raw.private_key_passphrase }
             }
             None => Identity::Agent,
         };
-        if let Some(directory) = raw.known_hosts.parent().filter(|parent| !parent.is_dir()) {
-            let why = format!("the directory {} does not exist", directory.display());
-            return Err(Failure::bad_argument("known_hosts", why));
-        }
+        check_known_hosts(&raw.known_hosts).map_err(|why| Failure::bad_argument("known_hosts", why))?;
         let leases = raw.mac.filter(|_| raw.opnsense.is_given()).map(|mac| (mac, raw.opnsense));
         if let Some((_, opnsense)) = &leases {
             opnsense.connect()?;
@@ -102,6 +107,46 @@ impl Args {
             settle: Duration::from_secs(raw.settle),
             leases,
         })
+    }
+}
+
+/// As known_hosts files and the resolver take it: `web01`, `10.20.0.40`, `fd00::1`, `fe80::1%eth0`.
+fn is_name_or_address(host: &str) -> bool {
+    let address = host.split_once('%').map_or(host, |(address, _zone)| address);
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "._-%".contains(c);
+    !host.is_empty() && (host.chars().all(is_part) || address.parse::<Ipv6Addr>().is_ok())
+}
+
+/// The text of a file, which a pipe or a device is not: it may never end.
+fn text_of(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What can be seen without the passphrase, before a guest is waited for.
+fn check_private_key(path: &Path) -> Result<(), String> {
+    let text = text_of(path).map_err(|error| error.to_string())?;
+    if text.contains("PRIVATE KEY-----") {
+        return Ok(());
+    }
+    Err("expected a private key (-----BEGIN ... PRIVATE KEY-----), found something else; is it the public one?".into())
+}
+
+fn check_known_hosts(path: &Path) -> Result<(), String> {
+    let error = match text_of(path) {
+        Ok(_) => return Ok(()),
+        Err(error) => error,
+    };
+    if error.kind() != io::ErrorKind::NotFound {
+        return Err(format!("{} cannot be used: {error}", path.display()));
+    }
+    match path.parent() {
+        None => Err(format!("expected the path of a file, found `{}`", path.display())),
+        Some(here) if here.as_os_str().is_empty() => Ok(()),
+        Some(directory) if directory.is_dir() => Ok(()),
+        Some(directory) => Err(format!("the directory {} does not exist", directory.display())),
     }
 }
 
@@ -278,3 +323,30 @@ last_reason:
   returned: when RV(error_code) is V(timeout)
   type: str
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_alone() {
+        for host in ["web01", "web_01.example.net.", "10.20.0.40", "fd00::1", "fe80::1%eth0"] {
+            assert!(is_name_or_address(host), "{host}");
+        }
+        for host in
+            ["", "[fd00::1]", "fd00::1::2", "web01:22", "a b", "web*", "web?", "#web", "!web", "a,b", "wéb"]
+        {
+            assert!(!is_name_or_address(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_known_hosts_file_may_be_new_in_a_directory_that_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(check_known_hosts(&directory.path().join("known_hosts")), Ok(()));
+        assert_eq!(check_known_hosts(Path::new("a-known-hosts-file-that-is-not-here")), Ok(()));
+        for path in [directory.path().join("no/known_hosts"), directory.path().to_owned(), "".into()] {
+            assert!(check_known_hosts(&path).is_err(), "{}", path.display());
+        }
+    }
+}

@@ -17,8 +17,17 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     path.parent().into_iter().for_each(remove_leftovers);
     match write_atomic(path, text.as_bytes(), READABLE) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failure::new(ErrorCode::INTERNAL, format!("the identity is not written: {error}"))
-            .with("file", path.display().to_string())),
+        Err(error) => {
+            let failure = |what: &str| {
+                Failure::new(ErrorCode::INTERNAL, format!("{what}: {error}"))
+                    .with("file", path.display().to_string())
+            };
+            Err(if error.is_untouched() {
+                failure("the identity is not written").nothing_sent()
+            } else {
+                failure("the identity is written, but a power cut may take it away")
+            })
+        }
     }
 }
 

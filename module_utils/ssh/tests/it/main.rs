@@ -69,6 +69,20 @@ fn a_command_answers_with_output_and_exit_code() {
 }
 
 #[test]
+fn a_command_that_goes_on_talking_is_not_heard_to_its_end() {
+    let server = Sshd::start(&["ed25519"]);
+    let session = || {
+        let connection = Connection::open(&server.address, &soon()).unwrap();
+        connection.log_in(&login(&server.user_key), &soon()).unwrap()
+    };
+    let error = session().run("yes", &soon()).unwrap_err();
+    assert!(error.to_string().contains("the answer does not end"), "{error}");
+    let brief = Deadline::after(Duration::from_secs(1));
+    let error = session().run("while echo slowly; do sleep 0.1; done", &brief).unwrap_err();
+    assert!(matches!(error, Error::Expired(_)), "{error:?}");
+}
+
+#[test]
 fn a_key_with_a_passphrase_needs_the_right_one() {
     let server = Sshd::start(&["ed25519"]);
     let private = server.authorize_key("locked", "sesame");

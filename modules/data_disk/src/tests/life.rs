@@ -147,6 +147,33 @@ fn a_line_that_findmnt_does_not_like_never_gets_into_fstab() {
 }
 
 #[test]
+fn what_somebody_else_writes_into_fstab_meanwhile_survives() {
+    let machine = Machine::new();
+    let run = Run::for_tests();
+    let mut disk = DataDisk::on(machine.host(), args(json!({}))).unwrap();
+    let state = disk.observe(&run).unwrap();
+    let plan = disk.plan(&state).unwrap();
+    let other = format!("{OTHER_LINES}tmpfs /scratch tmpfs defaults 0 0\n");
+    for step in plan.steps() {
+        machine.put("etc/fstab", &other);
+        disk.apply(&step.action, &state, &run).unwrap();
+    }
+    assert_eq!(machine.get("etc/fstab"), new_line().replace(OTHER_LINES, &other));
+}
+
+#[test]
+fn an_fstab_that_is_no_utf_8_is_refused_before_the_disk_is_touched() {
+    let machine = Machine::new();
+    let latin1 = b"# /etc/fstab\n# K\xfcche\n";
+    fs::write(machine.path("etc/fstab"), latin1).unwrap();
+    let failure = live(&machine, args(json!({}))).unwrap_err();
+    assert_eq!(failure.code, ErrorCode::REFUSED);
+    assert!(failure.msg.starts_with("line 2 of /etc/fstab is no UTF-8 text"), "{}", failure.msg);
+    assert_eq!(machine.writes(), [""; 0]);
+    assert_eq!(fs::read(machine.path("etc/fstab")).unwrap(), latin1);
+}
+
+#[test]
 fn a_write_that_does_not_take_is_named() {
     let machine = Machine::new();
     let bin = machine.path("bin");

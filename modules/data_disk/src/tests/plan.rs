@@ -30,13 +30,12 @@ fn refusal(args: &Args, state: &State) -> String {
     failure.msg
 }
 
-fn new_fstab(plan: &Plan<Action>) -> &str {
-    plan.steps()
-        .find_map(|step| match &step.action {
-            Action::WriteFstab { text } => Some(text.as_str()),
-            _ => None,
-        })
-        .unwrap()
+fn new_fstab(plan: &Plan<Action>, state: &State) -> String {
+    let line = plan.steps().find_map(|step| match &step.action {
+        Action::WriteFstab { line } => Some(line.as_str()),
+        _ => None,
+    });
+    crate::fstab::with_line(&state.fstab, "web01-data", line.unwrap()).unwrap()
 }
 
 #[test]
@@ -53,7 +52,10 @@ fn a_blank_disk_goes_the_whole_way_and_fstab_comes_after_the_proved_mount() {
             "write fstab: fstab".into(),
         ]
     );
-    assert_eq!(new_fstab(&plan), fstab_with(&format!("UUID={NEW_UUID} /srv ext4 defaults,nofail 0 2")));
+    assert_eq!(
+        new_fstab(&plan, &blank()),
+        fstab_with(&format!("UUID={NEW_UUID} /srv ext4 defaults,nofail 0 2"))
+    );
 }
 
 #[test]
@@ -69,7 +71,10 @@ fn the_data_of_an_earlier_guest_is_mounted_and_never_formatted() {
                 "write fstab: fstab",
             ]
         );
-        assert_eq!(new_fstab(&plan), fstab_with(&format!("UUID={UUID} /srv {fstype} defaults,nofail 0 2")));
+        assert_eq!(
+            new_fstab(&plan, &filled(fstype)),
+            fstab_with(&format!("UUID={UUID} /srv {fstype} defaults,nofail 0 2"))
+        );
     }
 }
 
@@ -117,7 +122,7 @@ fn an_older_line_of_the_same_disk_is_replaced_in_its_place() {
     state.fstab = fstab_with("UUID=old /srv xfs defaults 0 2") + "tmpfs /tmp tmpfs defaults 0 0\n";
     let plan = plan(&args(json!({})), &state).unwrap();
     let line = format!("UUID={UUID} /srv ext4 defaults,nofail 0 2");
-    assert_eq!(new_fstab(&plan), fstab_with(&line) + "tmpfs /tmp tmpfs defaults 0 0\n");
+    assert_eq!(new_fstab(&plan, &state), fstab_with(&line) + "tmpfs /tmp tmpfs defaults 0 0\n");
     let change = plan.changes().next().unwrap();
     assert_eq!((&change.before, &change.after), (&json!("UUID=old /srv xfs defaults 0 2"), &json!(line)));
 }
@@ -278,6 +283,38 @@ fn a_line_of_somebody_else_in_fstab_is_refused_before_the_disk_is_touched() {
         state.fstab = format!("{OTHER_LINES}{line}\n");
         assert_eq!(refusal(&args(json!({})), &state), msg);
     }
+}
+
+#[test]
+fn a_line_of_fstab_that_names_the_disk_in_another_way_is_refused() {
+    let mut state = filled("ext4");
+    state.disk.probe = found(&[("TYPE", "ext4"), ("UUID", UUID), ("LABEL", "data")]);
+    for spec in [
+        "/dev/vdb".into(),
+        "/dev/disk/by-id/virtio-web01-data".into(),
+        format!("/dev/disk/by-uuid/{UUID}"),
+        format!("UUID=\"{}\"", UUID.to_uppercase()),
+        "LABEL=data".into(),
+        "/dev/disk/by-label/data".into(),
+    ] {
+        state.fstab = format!("{OTHER_LINES}{spec} /mnt ext4 defaults 0 2\n");
+        let msg = refusal(&args(json!({})), &state);
+        assert_eq!(msg, "line 3 of /etc/fstab mounts this disk on /mnt already: remove it first", "{spec}");
+    }
+    state.fstab = format!("{OTHER_LINES}LABEL=other /mnt ext4 defaults 0 2\n");
+    assert!(plan(&args(json!({})), &state).is_ok());
+}
+
+#[test]
+fn an_option_that_the_kernel_does_not_show_is_not_called_held() {
+    let unseen = |opts: &[&str], shown: &[&str]| {
+        let opts: Vec<String> = opts.iter().map(ToString::to_string).collect();
+        let mount = mount("/srv", "253:16", "ext4", "/dev/vdb", shown);
+        crate::plan::unseen_options(&opts, &mount).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert!(unseen(&["defaults", "nofail", "x-systemd.automount", "noatime"], &["rw", "noatime"]).is_empty());
+    assert!(unseen(&["discard", "commit=30"], &["rw", "discard", "commit=30"]).is_empty());
+    assert_eq!(unseen(&["nofail", "acl", "discard"], &["rw", "discard"]), ["acl"]);
 }
 
 #[test]

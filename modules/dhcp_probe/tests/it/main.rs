@@ -130,6 +130,8 @@ fn wrong_arguments_are_refused_before_anything_is_sent() {
         (json!({"mac": MAC, "architecture": "amiga"}), "architecture"),
         (json!({"mac": MAC, "request": [256]}), "request[0]"),
         (json!({"mac": MAC, "collect": -1}), "collect"),
+        (json!({"mac": MAC, "collect": 10}), "collect"),
+        (json!({"mac": MAC, "collect": i64::MAX}), "collect"),
         (json!({"mac": MAC, "expect": {"yiaddr": "10.0.0"}}), "expect.yiaddr"),
         (json!({"mac": MAC, "expect": {"adress": "10.0.0.1"}}), "expect.adress"),
     ];

@@ -253,6 +253,12 @@ fn wrong_arguments_are_refused_before_anything_is_asked() {
     for (wrong, option) in [
         (json!({"host": "web01/x"}), "host"),
         (json!({"host": "root@web01"}), "host"),
+        (json!({"host": ""}), "host"),
+        (json!({"host": "[::1]"}), "host"),
+        (json!({"host": "10.20.0.40:22"}), "host"),
+        (json!({"host": "web*"}), "host"),
+        (json!({"host": "web01\nweb02"}), "host"),
+        (json!({"user": ""}), "user"),
         (json!({"port": 0}), "port"),
         (json!({"port": 70000}), "port"),
         (json!({"expected_address": "10.20.0.400"}), "expected_address"),
@@ -260,6 +266,12 @@ fn wrong_arguments_are_refused_before_anything_is_asked() {
         (json!({"root_size_gib": -1}), "root_size_gib"),
         (json!({"root_size_gib": 1, "root_size_tolerance_gib": -1}), "root_size_tolerance_gib"),
         (json!({"private_key_file": "/no/such/key"}), "private_key_file"),
+        (json!({"private_key_file": "/tmp"}), "private_key_file"),
+        (json!({"private_key_file": "/etc/passwd"}), "private_key_file"),
+        (json!({"private_key_file": "/dev/zero"}), "private_key_file"),
+        (json!({"known_hosts": ""}), "known_hosts"),
+        (json!({"known_hosts": "/dev/null"}), "known_hosts"),
+        (json!({"known_hosts": "/tmp"}), "known_hosts"),
         (json!({"known_hosts": "/no/such/directory/known_hosts"}), "known_hosts"),
         (json!({"mac": "02:a5:00:00:00"}), "mac"),
         (json!({"mac": 11_259_375}), "mac"),
@@ -277,7 +289,7 @@ fn a_key_that_cannot_be_used_is_a_bad_argument_and_the_passphrase_is_never_shown
     let setting = Setting::new();
     let _guest = setting.guest("web01").start();
     let nonsense = setting.path("nonsense");
-    fs::write(&nonsense, "no key\n").unwrap();
+    fs::write(&nonsense, "-----BEGIN OPENSSH PRIVATE KEY-----\nno key\n").unwrap();
     let asked = json!({"private_key_file": nonsense, "private_key_passphrase": "Geheim-4711", "_ansible_verbosity": 4});
     let result = setting.run(&with(&setting.asks(&json!({})), &asked));
     assert_eq!(result["error_code"], "bad_argument", "{result}");

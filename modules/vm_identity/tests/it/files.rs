@@ -158,3 +158,15 @@ fn a_pipe_among_the_variables_is_no_file_to_wait_for() {
     let result = inventory.run("web01", &json!({"timeout": 5}));
     assert_eq!(result["changed"], true, "{result}");
 }
+
+#[test]
+fn a_write_that_fails_is_not_called_written() {
+    let inventory = Inventory::of(&["web01"]);
+    let pipe = inventory.path("web01/identity.yml");
+    assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    let result = inventory.run("web01", &json!({"timeout": 5}));
+    let msg = result["msg"].as_str().unwrap();
+    assert!(msg.starts_with("the identity is not written: ") && msg.contains("no regular file"), "{result}");
+    assert_eq!(result["changed"], false, "{result}");
+    assert!(result.get("written").is_none(), "{result}");
+}

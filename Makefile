@@ -94,6 +94,11 @@ dhcp: installed ## reservations of all hosts (HOST= for one)
 dns: installed ## records of all hosts (HOST= for one)
 	@ansible-playbook playbooks/dns.yml $(if $(HOST),--limit "$(HOST)") $(ARGS)
 
+.PHONY: boot-once
+boot-once: installed ## say how a server would boot once: make boot-once NAME=server1 (CONFIRM=server1 does it)
+	@test -n "$(NAME)" || { echo 'say which server: make boot-once NAME=server1' >&2; exit 2; }
+	@ansible-playbook playbooks/boot_once.yml --limit "$(NAME)" $(if $(CONFIRM),-e "confirm=$(CONFIRM)") $(ARGS)
+
 .PHONY: installed
 installed:
 	@test -x .venv/bin/ansible-playbook -a -d .ansible/collections/ansible_collections/homelab/anvil \

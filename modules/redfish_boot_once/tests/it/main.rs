@@ -5,6 +5,7 @@
 mod boots;
 mod failures;
 mod refusals;
+mod role;
 
 use lab::program::{Program, with};
 use lab::redfish::{Builder, Quirk, RedfishDouble, Tree};

@@ -10,7 +10,7 @@ ARCH := $(shell uname -m)
 # tests, so demo and test need no second build of them.
 ARCHS ?= $(ARCH)
 PROFILE ?= release
-demo test: PROFILE := dev
+demo docs test: PROFILE := dev
 
 # Outside the checkout, so that every clone finds its dependencies compiled.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/homelab-anvil

@@ -120,9 +120,13 @@ class BundleAction(ActionBase):
     def _bases(self, task_vars: dict[str, t.Any]) -> list[str]:
         if self._task.delegate_to:
             task_vars = task_vars.get("ansible_delegated_vars", {}).get(self._task.delegate_to, task_vars)
-        bases = self._templar.template(task_vars.get("anvil_cache_dirs", DEFAULT_BASES))
+        bases = self._templar.template(task_vars.get("anvil_cache_dirs"))
+        if bases is None:
+            return list(DEFAULT_BASES)
         if isinstance(bases, str):
             bases = bases.split(",")
+        if not isinstance(bases, list):
+            raise TransportError("bad_argument", f"anvil_cache_dirs: expected a list of directories, found {bases!r}")
         for base in bases:
             if not isinstance(base, str) or not _BASE.fullmatch(base):
                 raise TransportError(
@@ -155,15 +159,20 @@ class BundleAction(ActionBase):
     def _run_copied(self, bundles: dict[str, bundle.Bundle], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         wrap_async = bool(self._task.async_val) and not self._connection.has_native_async
         wanted = _bundle_for(self._machine(), bundles)
-        result = self._execute_module(
-            module_name=f"{COLLECTION}.{wanted.architecture}.anvil_modules",
-            module_args=json.loads(json.dumps(self._task.args, **_ENCODER)),
-            task_vars=task_vars,
-            wrap_async=wrap_async,
-        )
-        if not wrap_async:
-            self._remove_tmp_path(self._connection._shell.tmpdir)
-        elif result.get("failed") and not result.get("ansible_job_id"):
+        # The job removes it, arguments and all; a job that does not start leaves that to us.
+        directory = self._connection._shell.tmpdir or self._make_tmp_path()
+        result: dict[str, t.Any] = {"failed": True}
+        try:
+            result = self._execute_module(
+                module_name=f"{COLLECTION}.{wanted.architecture}.anvil_modules",
+                module_args=json.loads(json.dumps(self._task.args, **_ENCODER)),
+                task_vars=task_vars,
+                wrap_async=wrap_async,
+            )
+        finally:
+            if not wrap_async or result.get("failed"):
+                self._remove_tmp_path(directory)
+        if wrap_async and result.get("failed") and not result.get("ansible_job_id"):
             result["changed"] = False
             result.pop("exception", None)  # shown instead of msg, and it speaks of JSON
             result["msg"] = f"async needs Python on the target, and the job could not be started there: {result.get('msg', '')}"

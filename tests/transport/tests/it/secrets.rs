@@ -56,6 +56,24 @@ fn secrets_leave_no_trace_on_the_way() {
     }
 }
 
+#[test]
+fn a_job_that_does_not_start_leaves_no_arguments_behind() {
+    let site = isolated!(Site::new());
+    let mut target = site.ssh("deploy");
+    target["argument"] = json!(ARGUMENT);
+
+    let outcome = site.run(
+        Core::newest(),
+        &target,
+        "- name: job\n  homelab.anvil.anvil_ping: {secret: \"{{ argument }}\"}\n  async: 30\n  poll: 1\n  \
+         ignore_errors: true\n  vars: {ansible_python_interpreter: /no/such/python}\n",
+    );
+
+    let (_, msg) = outcome.failure("job");
+    assert!(msg.contains("async needs Python on the target"), "{msg}");
+    assert_eq!(files_with(&site.path("home"), ARGUMENT), Vec::<String>::new());
+}
+
 /// Every file below the folder (traces of execve among them) that holds the text.
 fn files_with(folder: &Path, text: &str) -> Vec<String> {
     let mut found = vec![];

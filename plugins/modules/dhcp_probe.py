@@ -70,7 +70,7 @@ options:
   collect:
     description:
     - Seconds to go on listening after the first offer, to see whether a second server answers; V(0) takes the
-        first.
+        first. Less than O(timeout).
     type: int
     default: 0
   expect:

@@ -45,7 +45,7 @@ rebuild: build ## build the collection and install it into .ansible/collections
 
 .PHONY: demo
 demo: rebuild ## one host from identity to proven guest, twice, against doubles on this machine
-	@cargo run --quiet --package lab --bin anvil-demo
+	@cargo run --quiet --bin anvil-demo
 
 .PHONY: test
 test: setup-tests rebuild ## lint, then every test but the heavy suites, with a count at the end
@@ -61,7 +61,7 @@ lint: setup-tests ## formatting, clippy, ansible-lint, yamllint, shellcheck, gen
 
 .PHONY: generate
 generate: setup ## write plugins/modules/*.py and meta/runtime.yml from the option tables
-	@cargo run --quiet --package anvil-modules --bin anvil-generate -- write
+	@cargo run --quiet --bin anvil-generate -- write
 
 .PHONY: docs
 docs: rebuild ## pages of every module and role, into the build folder

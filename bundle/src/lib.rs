@@ -13,6 +13,8 @@ pub fn modules() -> Vec<Entry> {
         Entry::of::<data_disk::DataDisk>(),
         dhcp_probe::entry(),
         Entry::of::<dns_record::DnsRecord>(),
+        ipmi_boot_once::entry(),
+        ipmi_power::entry(),
         Entry::of::<kea_reservation::KeaReservation>(),
         Entry::of::<opnsense_reconfigure::OpnsenseReconfigure>(),
         Entry::of::<proxmox_vm_clone::ProxmoxVmClone>(),

@@ -40,8 +40,8 @@ options:
     type: str
     required: true
     choices:
-    - on
-    - off
+    - 'on'
+    - 'off'
   wait_only:
     description:
     - 'Only wait until the server is in O(state), without switching it: for an installer that powers off when

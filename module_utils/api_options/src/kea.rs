@@ -73,6 +73,13 @@ impl KeaOptions {
             let why = format!("expected http://HOST:PORT/ or https://HOST:PORT/, found `{url}`");
             return Err(Failure::bad_argument("kea_url", why));
         }
+        let authority = url.split('/').nth(2).unwrap_or_default();
+        if authority.is_empty() || authority.contains('@') {
+            // Not quoted: it may hold a password.
+            let why =
+                "expected http://HOST:PORT/; user and password belong into `kea_user` and `kea_password`";
+            return Err(Failure::bad_argument("kea_url", why));
+        }
         let auth = match (&self.kea_user, &self.kea_password) {
             (Some(user), Some(password)) => Auth::Basic { user: user.clone(), password: password.clone() },
             _ => Auth::None,
@@ -103,7 +110,29 @@ pub fn kea_failure(error: Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use ansible_module::{Arguments, Spec};
+    use serde_json::json;
+
     use super::*;
+    use crate::tls::{Environment, tls_table};
+
+    #[test]
+    fn a_url_with_a_password_or_without_a_host_is_refused_unquoted() {
+        let spec = Spec::new("test", "A test").options(kea_table().with(tls_table(&Environment {
+            validate_certs: "KEA_VALIDATE_CERTS",
+            ca_path: "KEA_CA_PATH",
+            tls_fingerprint: "KEA_TLS_FINGERPRINT",
+        })));
+        for url in ["http://anvil:sesame@127.0.0.1:8000/", "http://"] {
+            let arguments = Arguments::for_tests(&spec, json!({"kea_url": url})).unwrap();
+            let options: KeaOptions = arguments.parse().unwrap();
+            let refusal = options.connect(&arguments.parse().unwrap()).unwrap_err();
+            assert_eq!(
+                refusal.msg,
+                "option `kea_url`: expected http://HOST:PORT/; user and password belong into `kea_user` and `kea_password`"
+            );
+        }
+    }
 
     #[test]
     fn an_error_keeps_its_kind() {

@@ -6,6 +6,7 @@
 
 mod apply;
 mod bmc;
+mod ipmi;
 mod kea;
 mod opnsense;
 mod proxmox;
@@ -14,6 +15,7 @@ mod tls;
 
 pub use apply::{Mark, opnsense_apply};
 pub use bmc::{GuardOptions, guard_failure, guard_table};
+pub use ipmi::{IpmiTarget, ipmi_failure, ipmi_table};
 pub use kea::{KeaOptions, kea_failure, kea_table};
 pub use opnsense::{OpnsenseOptions, opnsense_failure, opnsense_table};
 pub use proxmox::{ProxmoxOptions, proxmox_failure, proxmox_table};

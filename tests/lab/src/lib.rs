@@ -5,6 +5,7 @@ pub mod dhcp;
 pub mod guests;
 pub mod http;
 pub mod interrupt;
+pub mod ipmi;
 pub mod kea;
 pub mod lab;
 pub mod netns;

@@ -1,5 +1,6 @@
 //! A module's binary, run from outside as Ansible runs it, with a state directory of its own.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -15,6 +16,7 @@ use crate::proxy::{Fate, Proxy};
 pub struct Program {
     path: PathBuf,
     state: Arc<TempDir>,
+    environment: Vec<(String, OsString)>,
 }
 
 /// What a run answered.
@@ -56,19 +58,27 @@ impl Program {
     #[must_use]
     pub fn new(path: impl AsRef<Path>) -> Self {
         let state = tempfile::Builder::new().prefix("lab-state-").tempdir().expect("a temporary directory");
-        Self { path: path.as_ref().to_owned(), state: Arc::new(state) }
+        Self { path: path.as_ref().to_owned(), state: Arc::new(state), environment: Vec::new() }
     }
 
     /// Another binary that keeps its state in the same place, as on one controller.
     #[must_use]
     pub fn beside(&self, path: impl AsRef<Path>) -> Self {
-        Self { path: path.as_ref().to_owned(), state: Arc::clone(&self.state) }
+        let environment = self.environment.clone();
+        Self { path: path.as_ref().to_owned(), state: Arc::clone(&self.state), environment }
     }
 
     /// The directory that stands in for `~/.local/state`.
     #[must_use]
     pub fn state(&self) -> &Path {
         self.state.path()
+    }
+
+    /// Runs with one more environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
+        self
     }
 
     /// Runs with `options` on standard input and waits for the answer.
@@ -125,6 +135,7 @@ impl Program {
         let mut command = Command::new(&self.path);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env("XDG_STATE_HOME", self.state.path());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 }

@@ -151,11 +151,24 @@ fn one(option: &Opt) -> Value {
 
 fn yaml(document: &Value) -> String {
     let text = serde_norway::to_string(document).unwrap_or_else(|_| document.to_string());
-    let folded: String = text.lines().map(fold).collect();
+    let folded: String = text.lines().map(|line| fold(&quote_boolean(line))).collect();
     // Folding must not change a word; a text that it would change stays as it is.
     match serde_norway::from_str::<Value>(&folded) {
         Ok(read) if read == *document => folded,
         _ => text,
+    }
+}
+
+/// Ansible reads YAML 1.1, where these words are booleans; the writer leaves them bare, as YAML 1.2 does.
+fn quote_boolean(line: &str) -> String {
+    const BOOLEANS: [&str; 6] = ["on", "off", "yes", "no", "y", "n"];
+    match line.rsplit_once(' ') {
+        Some((head, word))
+            if head.ends_with(['-', ':']) && BOOLEANS.contains(&word.to_ascii_lowercase().as_str()) =>
+        {
+            format!("{head} '{word}'")
+        }
+        _ => line.to_owned(),
     }
 }
 
@@ -203,6 +216,22 @@ mod tests {
         let read: Value = serde_norway::from_str(&yaml).unwrap();
         assert_eq!(read["description"][0], text.trim());
         assert_eq!(read["options"]["more"]["suboptions"]["items"]["description"][0], text.trim());
+    }
+
+    #[test]
+    fn words_that_yaml_1_1_takes_for_booleans_are_quoted() {
+        let state = Opt::str("state").choices(&["on", "off", "onwards"]).default("off").doc("Is it on");
+        let yaml = documentation(&Spec::new("probe", "yes").options(Table::new(vec![state])));
+        for line in [
+            "short_description: 'yes'",
+            "    - 'on'",
+            "    - 'off'",
+            "    - onwards",
+            "    default: 'off'",
+            "    - Is it on",
+        ] {
+            assert!(yaml.lines().any(|one| one == line), "{line}: {yaml}");
+        }
     }
 
     proptest! {

@@ -22,18 +22,18 @@ pub(crate) fn has_written() -> bool {
     WRITING.load(Ordering::SeqCst)
 }
 
-/// Writes the result, unless one was written already. The only place that prints.
-pub(crate) fn emit(result: Map<String, Value>) {
+/// Writes the result, unless one was written already. The only place that prints. False when nobody can read it
+/// (standard output is closed or full).
+pub(crate) fn emit(result: Map<String, Value>) -> bool {
     if EMITTED.swap(true, Ordering::SeqCst) {
-        return;
+        return true;
     }
     let mut value = Value::Object(result);
     secrets::scrub(&mut value);
     let mut text = value.to_string();
     text.push('\n');
-    // A reader that went away cannot be told anything.
     let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
 }
 
 /// The keys of a failure; the module's own facts never replace the fixed ones.

@@ -218,3 +218,11 @@ fn a_person_gets_help_version_and_the_option_table() {
         assert!(text.contains(expected), "{flag}: {text}");
     }
 }
+
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut child = probe().stdout(full).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"{}").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}

@@ -112,8 +112,13 @@ fn ours(kind: Kind, value: &Value) -> Result<Value, String> {
     Ok(parsed.get("x").cloned().unwrap_or(Value::Null))
 }
 
+/// Asked at run time: clones that share a target directory share the compiled test too.
+fn manifest_dir() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").unwrap().into()
+}
+
 fn python() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = manifest_dir().join("../..");
     let venv = std::env::var_os("ANVIL_VENV").map_or_else(|| root.join(".venv"), PathBuf::from);
     let python = venv.join("bin/python3");
     let found = python.exists();
@@ -123,7 +128,7 @@ fn python() -> Option<PathBuf> {
 
 fn theirs(python: &Path, cases: &[(Kind, Value)]) -> Vec<Value> {
     let input: Vec<Value> = cases.iter().map(|(kind, value)| json!([kind.name(), value])).collect();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/coercions.py");
+    let script = manifest_dir().join("tests/it/coercions.py");
     let mut child =
         Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(json!(input).to_string().as_bytes()).unwrap();

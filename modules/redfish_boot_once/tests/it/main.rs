@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod boots;
+mod emulator;
 mod failures;
 mod refusals;
 mod role;

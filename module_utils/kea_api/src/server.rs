@@ -17,6 +17,9 @@ use crate::{Dhcp4Config, Error};
 const READ_TRIES: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_millis(150);
 
+/// `state` of a lease that is over and only remembered for a while (Kea `src/lib/dhcpsrv/lease.h`).
+const EXPIRED_RECLAIMED: u64 = 2;
+
 /// A Kea DHCPv4 server that takes commands.
 #[derive(Debug)]
 pub struct Server {
@@ -146,13 +149,14 @@ impl Server {
         self.read("config-write", &Value::Null, deadline).map(drop)
     }
 
-    /// The lease of an address, if there is one (hook lease_cmds).
+    /// The lease of an address, if there is one (hook lease_cmds); one that is over is none.
     ///
     /// # Errors
     /// [`Error::Unsupported`] without the hook.
     pub fn lease4_get(&self, ip: Ipv4Addr, deadline: &Deadline) -> Result<Option<Lease>, Error> {
         let answer = self.read("lease4-get", &json!({"ip-address": ip.to_string()}), deadline)?;
-        if answer.empty || answer.arguments.is_null() {
+        let is_remembered = answer.arguments["state"] == EXPIRED_RECLAIMED;
+        if answer.empty || answer.arguments.is_null() || is_remembered {
             return Ok(None);
         }
         let text = |key: &str| answer.arguments[key].as_str().unwrap_or_default().to_owned();

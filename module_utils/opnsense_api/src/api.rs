@@ -8,7 +8,7 @@ use deadline::Deadline;
 use http_client::{Client, Request, percent_encode};
 use serde_json::{Value, json};
 
-use crate::error::{Error, Validation};
+use crate::error::{Error, Validation, beginning};
 
 /// One firewall.
 #[derive(Debug)]
@@ -141,12 +141,14 @@ fn judge(path: &str, status: u16, body: Option<Value>, text: &str) -> Result<Val
         (401, _) => Err(Error::Unauthorized),
         (403, _) => Err(Error::Forbidden { endpoint }),
         (404, _) => Err(Error::NoEndpoint { endpoint }),
-        (200, None) => {
-            let found = format!("text that begins {:?}", text.chars().take(60).collect::<String>());
+        (200, None) => Err(Error::Protocol { endpoint, expected: "JSON", found: beginning(text) }),
+        (300..=399, _) => {
+            let found = format!("a redirect ({status})");
             Err(Error::Protocol { endpoint, expected: "JSON", found })
         }
         (status, body) => {
-            let message = body.as_ref().map(server_message).unwrap_or_default();
+            let words = body.as_ref().map(server_message).filter(|words| !words.is_empty());
+            let message = words.unwrap_or_else(|| beginning(text));
             Err(Error::Server { endpoint, status, message })
         }
     }
@@ -176,7 +178,7 @@ pub(crate) fn judge_write(path: &str, wanted: &str, body: &Value) -> Result<(), 
         Some(word) if word == wanted => Ok(()),
         Some("not found") => Err(Error::NotFound { endpoint }),
         Some("failed") => Err(Error::Refused { endpoint, validations: validations(&body["validations"]) }),
-        _ => Err(Error::Protocol { endpoint, expected: "a result", found: body.to_string() }),
+        _ => Err(Error::protocol(endpoint, "a result", body)),
     }
 }
 
@@ -232,6 +234,9 @@ mod tests {
             };
         insta::assert_snapshot!(shown(200, "[]"), @"[]");
         insta::assert_snapshot!(shown(200, "<html>"), @r#"kea/dhcpv4/get: expected JSON, found text that begins "<html>": is this an OPNsense?"#);
+        insta::assert_snapshot!(shown(200, ""), @"kea/dhcpv4/get: expected JSON, found nothing: is this an OPNsense?");
+        insta::assert_snapshot!(shown(302, ""), @"kea/dhcpv4/get: expected JSON, found a redirect (302): is this an OPNsense?");
+        insta::assert_snapshot!(shown(503, "<html>busy"), @r#"OPNsense answers kea/dhcpv4/get with 503: text that begins "<html>busy""#);
         insta::assert_snapshot!(shown(401, r#"{"status":401,"message":"Authentication Failed"}"#), @"OPNsense does not accept the API key and secret (401): check both; a secret is shown only once, when the key is made");
         insta::assert_snapshot!(shown(403, r#"{"status":403,"message":"Forbidden"}"#), @r#"OPNsense forbids kea/dhcpv4/get (403): give the user of the API key the privilege "Services: DHCP: Kea(v4)""#);
         insta::assert_snapshot!(shown(404, r#"{"errorMessage":"Endpoint not found"}"#), @"this OPNsense release has no kea/dhcpv4/get (404)");

@@ -4,6 +4,7 @@ use std::fmt;
 
 use deadline::Expired;
 use http_client::HttpError;
+use serde_json::Value;
 
 /// One field OPNsense refused, with its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +100,22 @@ impl From<Expired> for Error {
     }
 }
 
+/// So much of a wrong answer is shown: a firewall's settings hold passwords, and may be long.
+const SHOWN: usize = 60;
+
+/// An answer that is no JSON, in a few words.
+pub(crate) fn beginning(text: &str) -> String {
+    match text.trim() {
+        "" => "nothing".to_owned(),
+        text => format!("text that begins {:?}", text.chars().take(SHOWN).collect::<String>()),
+    }
+}
+
 impl Error {
+    pub(crate) fn protocol(endpoint: String, expected: &'static str, found: &Value) -> Self {
+        Self::Protocol { endpoint, expected, found: found.to_string().chars().take(SHOWN).collect() }
+    }
+
     /// Whether the request may have been carried out although no answer came: look before repeating it.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {

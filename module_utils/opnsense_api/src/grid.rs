@@ -45,15 +45,28 @@ impl Row {
 /// # Errors
 /// [`Error::Partial`] when rows are missing: what is not shown may be the one that is looked for.
 pub(crate) fn rows(endpoint: &str, answer: &Value) -> Result<Vec<Row>, Error> {
-    let Some(rows) = answer["rows"].as_array() else {
-        let found = answer.to_string().chars().take(120).collect();
-        return Err(Error::Protocol { endpoint: endpoint.to_owned(), expected: "rows", found });
-    };
-    let total = answer["total"].as_u64().unwrap_or(rows.len() as u64);
+    let wrong = |expected, found: &Value| Error::protocol(endpoint.to_owned(), expected, found);
+    let rows = answer["rows"].as_array().ok_or_else(|| wrong("rows", answer))?;
+    let total = scalar(&answer["total"]).parse().unwrap_or(rows.len() as u64);
     if (rows.len() as u64) < total {
         return Err(Error::Partial { endpoint: endpoint.to_owned(), rows: rows.len() as u64, total });
     }
-    Ok(rows.iter().filter_map(|row| row.as_object().cloned().map(Row)).collect())
+    let row = |row: &Value| row.as_object().cloned().map(Row).ok_or_else(|| wrong("a row of fields", row));
+    rows.iter().map(row).collect()
+}
+
+/// The rows of a model's grid. Each has a UUID: without one, a write would go to another entry or make a new one.
+///
+/// # Errors
+/// As [`rows`].
+pub(crate) fn entries(endpoint: &str, answer: &Value) -> Result<Vec<Row>, Error> {
+    let rows = rows(endpoint, answer)?;
+    match rows.iter().find(|row| row.text("uuid").is_empty()) {
+        None => Ok(rows),
+        Some(row) => {
+            Err(Error::protocol(endpoint.to_owned(), "a row with a uuid", &Value::Object(row.0.clone())))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -84,8 +97,19 @@ mod tests {
     }
 
     #[test]
-    fn no_rows_is_an_error() {
-        let error = rows("x", &json!([])).unwrap_err().to_string();
-        assert_eq!(error, "x: expected rows, found []: is this an OPNsense?");
+    fn a_total_that_is_a_text_counts_too() {
+        let answer = json!({"rows": [{}], "rowCount": "1", "total": "2"});
+        assert_eq!(
+            rows("x", &answer).unwrap_err().to_string(),
+            "x gave 1 of 2 rows: nothing can be concluded from a part"
+        );
+    }
+
+    #[test]
+    fn what_are_no_rows_is_an_error() {
+        let told = |answer| entries("x", &answer).unwrap_err().to_string();
+        insta::assert_snapshot!(told(json!([])), @"x: expected rows, found []: is this an OPNsense?");
+        insta::assert_snapshot!(told(json!({"rows": ["web01"]})), @r#"x: expected a row of fields, found "web01": is this an OPNsense?"#);
+        insta::assert_snapshot!(told(json!({"rows": [{"uuid": "u-1"}, {"hostname": "web01"}]})), @r#"x: expected a row with a uuid, found {"hostname":"web01"}: is this an OPNsense?"#);
     }
 }

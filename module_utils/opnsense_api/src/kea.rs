@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use deadline::Deadline;
 use net_types::MacAddress;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::{Endpoint, Opnsense, again_if_lost, endpoint, judge_write};
 use crate::error::Error;
@@ -59,8 +59,7 @@ impl Opnsense {
         let answer = self.get(endpoint(DHCPV4, "get"), &[], deadline)?;
         let general = &answer["dhcpv4"]["general"];
         if !general.is_object() {
-            let (endpoint, found) = (endpoint(DHCPV4, "get").path(false), answer.to_string());
-            return Err(Error::Protocol { endpoint, expected: "dhcpv4.general", found });
+            return Err(Error::protocol(endpoint(DHCPV4, "get").path(false), "dhcpv4.general", &answer));
         }
         let flag = |name: &str| scalar(&general[name]) == "1";
         Ok(KeaGeneral { enabled: flag("enabled"), manual_config: flag("manual_config") })
@@ -73,7 +72,7 @@ impl Opnsense {
     pub fn search_reservations(&self, deadline: &Deadline) -> Result<Vec<ReservationRow>, Error> {
         let search = endpoint(DHCPV4, "search_reservation");
         let answer = self.get(search, &[], deadline)?;
-        let rows = grid::rows(&search.path(false), &answer)?;
+        let rows = grid::entries(&search.path(false), &answer)?;
         Ok(rows
             .iter()
             .map(|row| ReservationRow {
@@ -185,8 +184,7 @@ impl Opnsense {
         if answer["status"] == "ok" {
             return Ok(());
         }
-        let endpoint = endpoint(LEASES, "del_lease").path(false);
-        Err(Error::Protocol { endpoint, expected: "a status", found: answer.to_string() })
+        Err(Error::protocol(endpoint(LEASES, "del_lease").path(false), "a status", &answer))
     }
 
     /// Whether this release can forget a lease; asked with a GET, which is refused where the endpoint exists.
@@ -212,7 +210,7 @@ impl Opnsense {
             Some(uuid) => self.get(call.of(uuid), &[], deadline)?,
             None => self.get(call, &[], deadline)?,
         };
-        Ok(answer.get(root).map(Form::parse))
+        read_form(&call.path(false), root, uuid.is_some(), &answer)
     }
 
     pub(crate) fn add(
@@ -247,5 +245,32 @@ impl Opnsense {
             Err(Error::NotFound { .. }) if is_second => Ok(()),
             outcome => outcome,
         }
+    }
+}
+
+/// An entry that is not there is an empty list; an empty entry there always is.
+fn read_form(path: &str, root: &str, may_be_gone: bool, answer: &Value) -> Result<Option<Form>, Error> {
+    match answer.get(root) {
+        Some(fields) if fields.is_object() => Ok(Some(Form::parse(fields))),
+        None if may_be_gone && answer.as_array().is_some_and(Vec::is_empty) => Ok(None),
+        _ => Err(Error::protocol(path.to_owned(), "an entry", answer)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_empty_list_says_that_an_entry_is_not_there() {
+        let told = |may_be_gone, answer: Value| match read_form("x", "host", may_be_gone, &answer) {
+            Ok(form) => format!("{:?}", form.map(|form| form.text("hostname").to_owned())),
+            Err(error) => error.to_string(),
+        };
+        insta::assert_snapshot!(told(true, json!({"host": {"hostname": "web01"}})), @r#"Some("web01")"#);
+        insta::assert_snapshot!(told(true, json!([])), @"None");
+        insta::assert_snapshot!(told(false, json!([])), @"x: expected an entry, found []: is this an OPNsense?");
+        insta::assert_snapshot!(told(true, json!({"message": "busy"})), @r#"x: expected an entry, found {"message":"busy"}: is this an OPNsense?"#);
+        insta::assert_snapshot!(told(true, json!({"host": []})), @r#"x: expected an entry, found {"host":[]}: is this an OPNsense?"#);
     }
 }

@@ -100,5 +100,5 @@ impl Opnsense {
 
 fn not_a_status(service: Service, action: &'static str, answer: &Value) -> Error {
     let path = endpoint(service.controller(), action).path(false);
-    Error::Protocol { endpoint: path, expected: "a status", found: answer.to_string() }
+    Error::protocol(path, "a status", answer)
 }

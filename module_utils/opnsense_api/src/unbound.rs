@@ -28,6 +28,15 @@ pub struct HostOverrideRow {
     pub addptr: Option<bool>,
 }
 
+impl HostOverrideRow {
+    /// The name, in lower case: the same one for `web01` in `lab.example` and for `web01.lab` in `example`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = format!("{}.{}", self.hostname, self.domain);
+        name.trim_matches('.').to_ascii_lowercase()
+    }
+}
+
 impl Opnsense {
     /// Every host override.
     ///
@@ -35,7 +44,7 @@ impl Opnsense {
     /// As OPNsense answers; [`Error::Partial`].
     pub fn search_host_overrides(&self, deadline: &Deadline) -> Result<Vec<HostOverrideRow>, Error> {
         let search = endpoint(SETTINGS, "search_host_override");
-        let rows = grid::rows(&search.path(false), &self.get(search, &[], deadline)?)?;
+        let rows = grid::entries(&search.path(false), &self.get(search, &[], deadline)?)?;
         Ok(rows
             .iter()
             .map(|row| HostOverrideRow {

@@ -38,18 +38,12 @@ impl Observed {
                 && row.server == Some(address)
                 && matches!(row.rr.as_str(), "A" | "AAAA")
         };
-        self.rows.iter().find(named).map(fqdn)
+        self.rows.iter().find(named).map(HostOverrideRow::name)
     }
 }
 
 fn is_own(row: &HostOverrideRow, args: &Args) -> bool {
-    row.rr == args.rr.as_str()
-        && row.hostname.eq_ignore_ascii_case(&args.hostname)
-        && row.domain.trim_end_matches('.').eq_ignore_ascii_case(&args.domain)
-}
-
-pub(crate) fn fqdn(row: &HostOverrideRow) -> String {
-    if row.hostname.is_empty() { row.domain.clone() } else { format!("{}.{}", row.hostname, row.domain) }
+    row.rr == args.rr.as_str() && row.name() == args.fqdn()
 }
 
 pub(crate) fn observe(

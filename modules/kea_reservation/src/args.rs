@@ -8,7 +8,7 @@ use net_types::{HostName, Ipv4Cidr, MacAddress};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::values::{Field, Values, mark};
+use crate::values::{Field, Values, mark, unmark};
 
 /// OPNsense keeps at most this many characters in a description.
 const LONGEST_DESCRIPTION: usize = 255;
@@ -112,7 +112,13 @@ impl Args {
         if owner.is_some_and(|owner| owner.contains(['[', ']', '\n'])) {
             return Err(Failure::bad_argument("owner", "brackets and line breaks cannot be part of it"));
         }
-        let length = mark(self.wanted.text(Field::Description), owner).chars().count();
+        let description = self.wanted.text(Field::Description);
+        if unmark(&mark(description, owner)) != (description, owner.unwrap_or_default()) {
+            let why =
+                format!("`{description}` ends like the mark of an owner; give `owner` or `hostname` instead");
+            return Err(Failure::bad_argument("description", why));
+        }
+        let length = mark(description, owner).chars().count();
         if length > LONGEST_DESCRIPTION {
             let why = format!(
                 "with the mark of its owner it is {length} characters long; OPNsense keeps {LONGEST_DESCRIPTION}"

@@ -189,7 +189,8 @@ fn proof(args: &Args, change: &Change, observed: &Observed) -> Proof {
         }
         plan::LEASE => match &observed.lease {
             Lease::Other(holder) => Proof::Mismatch { found: holder.as_str().into() },
-            _ => Proof::Held,
+            Lease::NotChecked => Proof::Unreadable("leases cannot be seen any more".to_owned()),
+            Lease::Free | Lease::Own => Proof::Held,
         },
         removed if removed.ends_with(']') => gone(change, observed),
         field => {

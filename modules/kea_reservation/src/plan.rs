@@ -84,6 +84,7 @@ fn present(args: &Args, observed: &Observed, plan: &mut Plan<Action>) -> Result<
     if values.speaks_of(Field::BootFileName) {
         warn_of_no_boot_server(args, subnet, base, plan);
     }
+    refuse_global(own.iter().chain(&stale).copied())?;
     let superfluous =
         own.iter().skip(1).chain(&stale).copied().filter(|one| base.is_none_or(|base| base != *one));
     store(args, observed, &subnet.key, base, superfluous.cloned().collect(), values, plan);
@@ -132,6 +133,7 @@ fn absent(args: &Args, observed: &Observed, plan: &mut Plan<Action>) -> Result<(
     if own.is_empty() {
         return Ok(());
     }
+    refuse_global(own.iter().copied())?;
     let changes = own.iter().map(|one| removal(one, observed)).collect();
     let remove = own.into_iter().cloned().collect();
     plan.step(Action::Store { remove, put: None }, changes);
@@ -165,6 +167,15 @@ fn apply(args: &Args, observed: &Observed, plan: &mut Plan<Action>) {
 }
 
 fn clear_lease(args: &Args, observed: &Observed, plan: &mut Plan<Action>) -> Result<(), Failure> {
+    if args.clear_lease && observed.lease == Lease::NotChecked {
+        plan.warn(match args.backend {
+            Backend::Opnsense => {
+                "no lease was looked for or forgotten: the user of the API key may not see leases (privilege \
+                 \"Services: DHCP: Kea(v4)\")"
+            }
+            Backend::Kea => "no lease was looked for or forgotten: this Kea runs without its hook lease_cmds",
+        });
+    }
     let (true, Lease::Other(holder), Some(ip)) = (args.clear_lease, &observed.lease, args.ip) else {
         return Ok(());
     };
@@ -363,6 +374,17 @@ fn warn_of_no_boot_server(args: &Args, subnet: &Subnet, base: Option<&Reservatio
              server itself for the boot file",
             subnet.cidr
         ));
+    }
+}
+
+/// Plain Kea only; on OPNsense every reservation has a UUID to be reached by.
+fn refuse_global<'a>(mut written: impl Iterator<Item = &'a Reservation>) -> Result<(), Failure> {
+    match written.find(|one| one.subnet.is_empty() && one.uuid.is_empty()) {
+        None => Ok(()),
+        Some(one) => Err(Failure::refused(format!(
+            "the reservation of {} stands outside every subnet of Kea's configuration: change it there by hand",
+            named(one)
+        ))),
     }
 }
 

@@ -122,7 +122,9 @@ pub(crate) fn mark(description: &str, owner: Option<&str>) -> String {
 pub(crate) fn unmark(text: &str) -> (&str, &str) {
     let marked = text.strip_suffix(']').and_then(|text| text.rsplit_once(MARK));
     match marked {
-        Some((description, owner)) if !owner.contains(['[', ']']) => (description.trim_end(), owner),
+        Some((description, owner)) if !owner.is_empty() && !owner.contains(['[', ']']) => {
+            (description.strip_suffix(' ').unwrap_or(description), owner)
+        }
         _ => (text, ""),
     }
 }
@@ -140,6 +142,8 @@ mod tests {
             ("", "", ""),
             ("rack [3]", "", "rack [3]"),
             ("[anvil:a]", "b", "[anvil:a] [anvil:b]"),
+            ("front end ", "web01", "front end  [anvil:web01]"),
+            ("rack [anvil:]", "", "rack [anvil:]"),
         ] {
             assert_eq!(mark(description, Some(owner)), stored);
             assert_eq!(unmark(stored), (description, owner), "{stored}");

@@ -39,8 +39,9 @@ fn address<'de, D: Deserializer<'de>, A: FromStr>(deserializer: D) -> Result<A, 
 }
 
 impl Record {
+    /// In lower case and without the dot of the root, as [`opnsense_api::HostOverrideRow::name`].
     pub(crate) fn fqdn(&self) -> String {
-        format!("{}.{}", self.hostname, self.domain)
+        format!("{}.{}", self.hostname, self.domain).trim_matches('.').to_ascii_lowercase()
     }
 }
 

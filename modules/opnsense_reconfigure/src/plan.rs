@@ -147,12 +147,8 @@ fn found_text(row: &ReservationRow, name: &str, asked: &Value) -> Value {
 }
 
 fn record(asked: &Record, observed: &Observed) -> Entry {
-    let is_it = |row: &&HostOverrideRow| {
-        row.enabled
-            && row.rr == asked.rr
-            && row.hostname.eq_ignore_ascii_case(&asked.hostname)
-            && row.domain.eq_ignore_ascii_case(asked.domain.trim_end_matches('.'))
-    };
+    let name = asked.fqdn();
+    let is_it = |row: &&HostOverrideRow| row.enabled && row.rr == asked.rr && row.name() == name;
     let servers: Vec<Value> = observed
         .records
         .iter()
@@ -167,7 +163,7 @@ fn record(asked: &Record, observed: &Observed) -> Entry {
     let shown = json!({"hostname": asked.hostname, "domain": asked.domain, "rr": asked.rr, "server": found});
     Entry {
         service: Service::Unbound,
-        field: format!("record[{} {}]", asked.fqdn(), asked.rr),
+        field: format!("record[{name} {}]", asked.rr),
         asked: asked.server.to_string().into(),
         found,
         shown,

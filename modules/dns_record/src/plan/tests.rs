@@ -70,6 +70,20 @@ fn a_new_record_is_added_then_applied() {
 }
 
 #[test]
+fn a_name_that_others_split_elsewhere_is_changed_and_never_doubled() {
+    for (hostname, domain) in [("", "web01.example.net"), ("web01.example", "net"), ("web01", "example.net.")]
+    {
+        let mut split = row("u-1", hostname, "10.20.0.98");
+        split.domain = domain.into();
+        let told = told(&web01(), &firewall(vec![split.clone()]));
+        assert!(told.starts_with("change u-1"), "{hostname}|{domain}: {told}");
+        assert!(told.contains("record.domain: \"") && told.contains("-> \"example.net\""), "{told}");
+        let absent = web01_with(json!({"state": "absent", "value": null}));
+        assert!(self::told(&absent, &firewall(vec![split])).starts_with("remove u-1"));
+    }
+}
+
+#[test]
 fn a_record_that_is_so_already_needs_nothing() {
     let mut other_case = row("u-1", "WEB01", "10.20.0.21");
     other_case.domain = "Example.net".into();

@@ -76,11 +76,9 @@ fn edited(
 }
 
 fn number(subnet_id: &str) -> Result<u64, Failure> {
-    subnet_id.parse().map_err(|_| {
-        let msg =
-            "the reservation stands outside every subnet of Kea's configuration: change it there by hand";
-        Failure::refused(msg)
-    })
+    subnet_id
+        .parse()
+        .map_err(|_| Failure::new(ErrorCode::INTERNAL, format!("`{subnet_id}` is not a subnet-id")))
 }
 
 fn found(config: &Dhcp4Config, subnet: u64, mac: Option<MacAddress>) -> Option<kea_api::Reservation> {

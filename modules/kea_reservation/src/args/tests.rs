@@ -43,6 +43,7 @@ fn wrong_arguments_are_told_without_asking_anybody() {
     assert_snapshot!(refusal(json!({"clear_lease": true, "apply": false})), @"option `clear_lease`: a lease is forgotten once the reservation is in effect: with `apply: false` it is not");
     assert_snapshot!(refusal(json!({"owner": "a]b"})), @"option `owner`: brackets and line breaks cannot be part of it");
     assert_snapshot!(refusal(json!({"hostname": "web01", "description": "x".repeat(250)})), @"option `description`: with the mark of its owner it is 264 characters long; OPNsense keeps 255");
+    assert_snapshot!(refusal(json!({"description": "rack 3 [anvil:web01]"})), @"option `description`: `rack 3 [anvil:web01]` ends like the mark of an owner; give `owner` or `hostname` instead");
     assert_snapshot!(refusal(json!({"api_key": null})), @"with `backend: opnsense`, `api_key` must be set");
     assert_snapshot!(refusal(json!({"backend": "kea"})), @"with `backend: kea`, one of `kea_url`, `kea_socket` must be set");
     assert_snapshot!(refusal(json!({"backend": "kea", "kea_url": "http://k/", "kea_socket": "/s"})), @"only one of `kea_url`, `kea_socket` may be set");

@@ -1,6 +1,6 @@
 //! Reads on OPNsense.
 
-use ansible_module::Failure;
+use ansible_module::{ErrorCode, Failure};
 use api_options::opnsense_failure;
 use deadline::Deadline;
 use net_types::Ipv4Cidr;
@@ -86,7 +86,10 @@ fn read_form(
 ) -> Result<(), Failure> {
     let own = rows.iter().position(|row| is_own(row, args));
     let uuid = own.map(|place| rows[place].uuid.as_str());
-    let form = firewall.get_reservation(uuid, deadline).map_err(opnsense_failure)?.unwrap_or_default();
+    let form = firewall.get_reservation(uuid, deadline).map_err(opnsense_failure)?.ok_or_else(|| {
+        let msg = format!("somebody removed the reservation of {} while it was read: run again", args.mac);
+        Failure::new(ErrorCode::CONFLICT, msg)
+    })?;
     let choices = form.choices("subnet").iter();
     observed.subnets =
         choices.filter_map(|choice| Some(subnet(choice.key.clone(), choice.label.parse().ok()?))).collect();

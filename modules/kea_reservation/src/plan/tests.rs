@@ -409,3 +409,22 @@ fn absent_removes_what_the_mac_has() {
     assert!(told(&absent(json!({"subnet": "10.30.0.0/24"})), &both).starts_with("store: remove [\"u-2\"]"));
     assert_snapshot!(told(&absent(json!({"subnet": "10.40.0.0/24"})), &both), @"refused: no subnet 10.40.0.0/24; subnets of the server: 10.20.0.0/24, 10.30.0.0/24");
 }
+
+#[test]
+fn a_reservation_outside_every_subnet_is_refused_before_anything_is_written() {
+    let global = |mac| Reservation { subnet: String::new(), ..reservation("", mac, "10.20.0.21", "web01") };
+    let own = server_with(vec![global("02:a5:00:00:00:65")]);
+    let absent = args(json!({"mac": "02:a5:00:00:00:65", "state": "absent"}));
+    assert_snapshot!(told(&absent, &own), @"refused: the reservation of 02:a5:00:00:00:65 (web01) stands outside every subnet of Kea's configuration: change it there by hand");
+    let stale = server_with(vec![global("02:a5:00:00:00:64")]);
+    assert_snapshot!(told(&web01_with(json!({"prune_stale": true})), &stale), @"refused: the reservation of 02:a5:00:00:00:64 (web01) stands outside every subnet of Kea's configuration: change it there by hand");
+}
+
+#[test]
+fn a_lease_that_cannot_be_looked_for_is_told_when_it_was_to_be_cleared() {
+    let own = reservation("u-1", "02:a5:00:00:00:65", "10.20.0.21", "web01");
+    let unseen = Observed { lease: Lease::NotChecked, ..server_with(vec![own]) };
+    let asked = web01_with(json!({"clear_lease": true}));
+    assert_snapshot!(plan(&asked, &unseen).unwrap().warnings.join("\n"), @r#"no lease was looked for or forgotten: the user of the API key may not see leases (privilege "Services: DHCP: Kea(v4)")"#);
+    assert!(plan(&args(web01()), &unseen).unwrap().warnings.is_empty(), "nobody asked");
+}

@@ -199,6 +199,18 @@ fn a_stale_holder_and_a_lease_give_way_when_asked() {
 }
 
 #[test]
+fn a_lease_that_is_over_keeps_nobody_out() {
+    if !kea_here() {
+        return;
+    }
+    let kea = RealKea::start(&config()).unwrap();
+    let over = json!({"ip-address": "10.20.0.21", "hw-address": "52:54:00:00:00:77", "state": 2});
+    let added = kea.command("lease4-add", Some(over)).unwrap();
+    assert_eq!(added["result"], 0, "{added}");
+    assert_eq!(module().run(&over_socket(&kea, web01())).done()["lease"], "free");
+}
+
+#[test]
 fn without_the_hook_for_leases_the_result_says_so() {
     if !kea_here() {
         return;
@@ -207,6 +219,8 @@ fn without_the_hook_for_leases_the_result_says_so() {
     plain["Dhcp4"]["hooks-libraries"] = json!([]);
     let kea = RealKea::start(&plain).unwrap();
     assert_eq!(module().run(&over_socket(&kea, web01())).done()["lease"], "not_checked");
+    let cleared = module().run(&over_socket(&kea, web01_with(json!({"clear_lease": true})))).done();
+    assert!(cleared["warnings"][0].as_str().unwrap().starts_with("no lease was looked for"), "{cleared}");
 }
 
 #[test]

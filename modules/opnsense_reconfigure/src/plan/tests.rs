@@ -151,3 +151,12 @@ fn a_batch_must_fit_its_services() {
     assert_snapshot!(refusal(json!({"records": [{"hostname": "a", "domain": "b", "value": "c"}]})), @"option `records[0].server`: expected an IP address, found `c`");
     assert!(args(json!({"services": []})).services.is_empty());
 }
+
+#[test]
+fn a_second_address_under_another_split_of_the_name_is_found() {
+    let mut seen = firewall();
+    let mut other = record("10.20.0.98");
+    (other.hostname, other.domain) = (String::new(), "web01.example.net".into());
+    seen.records.push(other);
+    assert_snapshot!(told(&args(batch()), &seen, false), @r#"read_back_mismatch: 1 of 2 entries of the batch are not stored as they should be, and nothing was applied: record[web01.example.net A]: asked for "10.20.0.21", found ["10.20.0.21","10.20.0.98"]"#);
+}

@@ -17,6 +17,9 @@ description:
 - A node that is in no cluster is no failure; RV(cluster) is null.
 requirements:
 - Proxmox VE 8 or newer on the node
+seealso:
+- module: homelab.anvil.pvecm_create
+- module: homelab.anvil.pvecm_join
 attributes:
   check_mode:
     description: Sends only reads in check mode and predicts the result.

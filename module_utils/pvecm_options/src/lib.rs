@@ -1,6 +1,8 @@
 //! What the pvecm modules share: options, the look at a node, and how a node is reported.
 
+mod faults;
 mod report;
+mod unattended;
 
 use std::collections::BTreeMap;
 
@@ -9,7 +11,9 @@ use host::{CommandError, Host};
 use pve_cluster::{Link, LinkMap, Missing, Node, Probe, ProbeError, Way};
 use serde::Deserialize;
 
+pub use faults::{Fault, node_faults, refusal};
 pub use report::{RETURNS, report};
+pub use unattended::unattended;
 
 const LINKS: [&str; 8] = ["link0", "link1", "link2", "link3", "link4", "link5", "link6", "link7"];
 /// PVE::API2::ClusterConfig `create`.

@@ -33,6 +33,7 @@ impl Module for PvecmInfo {
             )
             .describe("A node that is in no cluster is no failure; RV(cluster) is null.")
             .requirement("Proxmox VE 8 or newer on the node")
+            .seealso(&["homelab.anvil.pvecm_create", "homelab.anvil.pvecm_join"])
             .examples(EXAMPLES)
             .returns(RETURNS)
     }

@@ -91,6 +91,11 @@ impl Program {
         outcome(&child.wait_with_output().expect("the module ends"))
     }
 
+    /// Runs with `options` and waits for its end, whatever that is: somebody may kill it.
+    pub fn run_to_any_end(&self, options: &Value) {
+        let _ = self.start(options).wait_with_output();
+    }
+
     /// The same in check mode with a diff.
     #[must_use]
     pub fn check(&self, options: &Value) -> Outcome {

@@ -1,7 +1,7 @@
 //! Nodes of a cluster: the real corosync, sshd, ssh and rsync on each, in namespaces of its own; root only.
 //!
 //! Stand-ins, because Debian has no Proxmox VE: `pvecm`, `pmxcfs` and `systemctl` (a file each beside this one, with
-//! what they imitate), and `pveversion`, `pvesm`, `timedatectl` and `date`, which say what a test wants. The nodes
+//! what they imitate), and `pveversion`, `timedatectl` and `date`, which say what a test wants. The nodes
 //! hang on two switches, one a link, and reach nothing else. They die with the thread that made them.
 
 use std::fs;
@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -35,7 +36,7 @@ const PVEVERSION: &str = "#!/bin/sh\necho \"pve-manager/$(cat /run/lab/version 2
 const TIMEDATECTL: &str = "#!/bin/sh\ncat /run/lab/synchronized 2>/dev/null || echo yes\n";
 /// STAND-IN: the clock, shifted by the seconds that the test wrote.
 const DATE: &str = "#!/bin/sh\n[ ! -e /run/lab/skew ] || set -- --date \"$(cat /run/lab/skew) seconds\" \"$@\"\nexec /bin/date \"$@\"\n";
-const COMES_UP_WITHIN: Duration = Duration::from_secs(20);
+const COMES_UP_WITHIN: Duration = Duration::from_secs(60);
 /// One network a link.
 const NETWORKS: [u8; 2] = [77, 78];
 
@@ -179,10 +180,18 @@ impl Site {
     /// # Panics
     /// It does not come to be.
     pub fn form(&self, cluster: &str, names: &[&str]) {
+        self.form_with_votes(cluster, names, 1);
+    }
+
+    /// The same with more votes for the first.
+    ///
+    /// # Panics
+    /// It does not come to be.
+    pub fn form_with_votes(&self, cluster: &str, names: &[&str], votes: u32) {
         let (first, others) = names.split_first().expect("a cluster has a node");
         let founder = self.node(first);
         let links = |node: &Node| format!("--link0 {} --link1 {}", node.address(0), node.address(1));
-        founder.sh(&format!("pvecm create {cluster} {}", links(founder)));
+        founder.sh(&format!("pvecm create {cluster} --votes {votes} {}", links(founder)));
         for name in others {
             founder.wait_for_quorum(true);
             let node = self.node(name);
@@ -314,6 +323,23 @@ impl Node {
             .unwrap_or_else(|error| panic!("{error:#}"));
     }
 
+    /// Gives this node guests, none for `""`, and waits until pmxcfs shows them.
+    ///
+    /// # Panics
+    /// It never does.
+    pub fn set_guests(&self, vmids: &str) {
+        self.write("/run/lab/guests", vmids);
+        let shown = Deadline::after(COMES_UP_WITHIN).poll(|| {
+            let list = self.read("/etc/pve/.vmlist").unwrap_or_default();
+            let shown = match vmids.split_whitespace().next() {
+                Some(vmid) => list.contains(&format!("\"{vmid}\"")),
+                None => list.contains("version") && !list.contains("ids"),
+            };
+            Ok::<_, Expired>(shown.then_some(()))
+        });
+        shown.unwrap_or_else(|error| panic!("{}: guests: {error}", self.name));
+    }
+
     /// Lets root of another node log in here.
     pub fn authorize(&self, other: &Node) {
         let key = other.read("/root/.ssh/id_rsa.pub").expect("a node has a key");
@@ -332,6 +358,22 @@ impl Node {
     #[must_use]
     pub fn module(&self, program: &str, options: &Value) -> Outcome {
         self.program(program).run(options)
+    }
+
+    /// Starts a module's binary here and kills it when pvecm comes to `step`; what it started lives on.
+    ///
+    /// # Panics
+    /// pvecm does not come to that step.
+    pub fn kill_module_at(&self, step: &str, program: &str, options: &Value) {
+        self.hold_at(step);
+        let name = Path::new(program).file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let running = self.program(program);
+        thread::scope(|scope| {
+            scope.spawn(|| running.run_to_any_end(options));
+            let held = Deadline::after(COMES_UP_WITHIN).poll(|| Ok::<_, Expired>(self.held().then_some(())));
+            self.sh(&format!("kill -KILL $(pgrep -x {name})"));
+            held.unwrap_or_else(|error| panic!("pvecm at `{step}`: {error}"));
+        });
     }
 
     /// A module's binary, to be run here; its copy lies where the node sees it.

@@ -58,11 +58,9 @@ fn three_nodes_lose_and_regain_quorum_and_a_link() {
         refused(two, &one_link)
             .contains("corosync: link 1 exists in cluster config but wasn't specified for new node")
     );
-    two.write("/run/lab/guests", "101 102");
-    let guests = lab_poll(|| two.read("/etc/pve/.vmlist").is_ok_and(|list| list.contains("101")));
-    assert!(guests && refused(two, &join(two)).contains("* this host already contains virtual guests"));
-    two.write("/run/lab/guests", "");
-    assert!(lab_poll(|| two.read("/etc/pve/.vmlist").is_ok_and(|list| !list.contains("101"))));
+    two.set_guests("101 102");
+    assert!(refused(two, &join(two)).contains("* this host already contains virtual guests"));
+    two.set_guests("");
     done(two, &join(two));
     let again = refused(two, &join(two));
     for refusal in

@@ -100,7 +100,9 @@ impl GuestBuilder {
              StrictModes no\nUsePAM no\nUseDNS no\nPasswordAuthentication no\n\
              KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nPrintMotd no\n\
              Subsystem sftp internal-sftp\nMaxStartups 100\n\
-             SetEnv PATH={bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n",
+             SetEnv PATH={bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME={home}\n",
+            // Not this user's: what their shell runs at its start is no part of a guest, and may wait for anything.
+            home = directory.display(),
             address = self.address,
             host_key = host_key.display(),
             keys = keys.display(),

@@ -43,7 +43,7 @@ impl Sshd {
         let mut config = format!(
             "ListenAddress 127.0.0.1:{port}\nAuthorizedKeysFile {0}/authorized_keys\nPidFile none\n\
              StrictModes no\nUsePAM no\nUseDNS no\nPasswordAuthentication no\n\
-             KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n",
+             KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nSetEnv HOME={0}\n",
             path.display()
         );
         for kind in kinds {

@@ -122,7 +122,7 @@ impl Site {
         let sshd_config = format!(
             "HostKey /etc/ssh/ssh_host_ed25519_key\nAuthorizedKeysFile /root/.ssh/authorized_keys\nStrictModes no\n\
              UsePAM no\nUseDNS no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin \
-             prohibit-password\nPidFile /run/lab/sshd.pid\nSetEnv PATH={path}\n"
+             prohibit-password\nPidFile /run/lab/sshd.pid\nSetEnv PATH={path} HOME=/run/lab\n"
         );
         fs::write(directory.join("etc-ssh/sshd_config"), sshd_config)?;
         make_rsa_key(&directory.join("root-ssh/id_rsa"))?;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "some tests show what they measured")]
 
+mod cluster;
 mod consumer;
 mod corosync;
 mod guests;

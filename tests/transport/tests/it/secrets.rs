@@ -58,7 +58,7 @@ fn secrets_leave_no_trace_on_the_way() {
 
 #[test]
 fn a_job_that_does_not_start_leaves_no_arguments_behind() {
-    let site = isolated!(Site::new());
+    let mut site = isolated!(Site::new());
     let mut target = site.ssh("deploy");
     target["argument"] = json!(ARGUMENT);
 

@@ -189,6 +189,18 @@ cluster:
         link0:
           pve: connected
           pve2: localhost
+faults:
+  description: What stands in the way of a change; nothing was changed.
+  returned: when a change is refused
+  type: list
+  elements: dict
+  contains:
+    check:
+      description: The stable name of what was looked at.
+      type: str
+    msg:
+      description: What was expected, what was found and what to do.
+      type: str
 error_code:
   description:
     - The stable name of what went wrong, to branch on.

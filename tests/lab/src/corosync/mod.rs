@@ -119,10 +119,11 @@ impl Site {
         }
         let path = format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", bin.display());
         let host_key = KeyPair::make(&directory.join("etc-ssh"), "ssh_host_ed25519_key")?.public;
+        // SHLVL: a bash that sshd starts at level 1 reads no .bashrc, which is this machine's and may wait for anything.
         let sshd_config = format!(
             "HostKey /etc/ssh/ssh_host_ed25519_key\nAuthorizedKeysFile /root/.ssh/authorized_keys\nStrictModes no\n\
              UsePAM no\nUseDNS no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin \
-             prohibit-password\nPidFile /run/lab/sshd.pid\nSetEnv PATH={path} HOME=/run/lab\n"
+             prohibit-password\nPidFile /run/lab/sshd.pid\nSetEnv PATH={path} SHLVL=1\n"
         );
         fs::write(directory.join("etc-ssh/sshd_config"), sshd_config)?;
         make_rsa_key(&directory.join("root-ssh/id_rsa"))?;

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use deadline::{Deadline, Expired};
 use tempfile::TempDir;
 
 const SSHD: &str = "/usr/sbin/sshd";
@@ -254,5 +255,10 @@ impl Drop for Guest {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // The first process of the namespace dies with its parent, but a moment later.
+        let _ = Deadline::after(Duration::from_secs(5)).poll(|| {
+            let is_closed = TcpStream::connect(self.address).is_err();
+            Ok::<_, Expired>(is_closed.then_some(()))
+        });
     }
 }

@@ -286,7 +286,9 @@ impl Session {
             limit(&self.session, deadline)?;
             // At the deadline the last read ends as one that took too long.
             let read = stream.read(&mut part);
-            match read.map_err(|error| deadline.check().map_or_else(Error::from, |()| broken(&error)))? {
+            match read
+                .map_err(|error| ended_by(&error, deadline).map_or_else(|| broken(&error), Error::from))?
+            {
                 0 => return Ok(answer),
                 length => answer.extend_from_slice(&part[..length]),
             }
@@ -301,6 +303,15 @@ impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Session")
     }
+}
+
+/// Whether the deadline ended an exchange. libssh2 counts whole seconds, so it may give up one second early.
+fn ended_by(error: &io::Error, deadline: &Deadline) -> Option<Expired> {
+    let left = deadline.remaining();
+    if error.kind() == io::ErrorKind::TimedOut && left <= Duration::from_secs(1) {
+        return deadline.pause(left).and_then(|()| deadline.check()).err();
+    }
+    deadline.check().err()
 }
 
 /// Lets the next exchanges wait as long as the deadline leaves.

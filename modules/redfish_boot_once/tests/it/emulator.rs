@@ -10,11 +10,14 @@ use deadline::{Deadline, Expired};
 use lab::program::{Program, with};
 use lab::proxy::Proxy;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// `sushy-emulator` with its fake driver: one server in memory, that is off.
 struct Emulator {
     child: Child,
     port: u16,
+    /// The emulator keeps its servers' state in a file there, over its end (sushy_tools memoize.py).
+    _state: TempDir,
 }
 
 impl Drop for Emulator {
@@ -32,16 +35,18 @@ impl Emulator {
         if !lab::present(is_there, "sushy-tools (make test)") {
             return None;
         }
+        let state = tempfile::tempdir().unwrap();
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(program.unwrap())
+            .env("TMPDIR", state.path())
             .args(["--fake", "-i", "127.0.0.1", "-p", &port.to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let emulator = Self { child, port };
+        let emulator = Self { child, port, _state: state };
         Deadline::after(Duration::from_secs(60))
             .poll(|| Ok::<_, Expired>(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()))
             .unwrap();

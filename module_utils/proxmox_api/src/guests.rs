@@ -5,7 +5,7 @@ use http_client::{Method, percent_encode};
 use net_types::Vmid;
 use serde_json::Value;
 
-use crate::config::{PendingConfig, scalar};
+use crate::config::{PendingConfig, VmConfig, scalar};
 use crate::error::ApiError;
 use crate::session::Proxmox;
 use crate::task::TaskEnd;
@@ -37,6 +37,8 @@ pub struct VmStatus {
     pub status: String,
     /// An HA manager starts and stops it, some time after being asked.
     pub ha_managed: bool,
+    /// Seconds since its QEMU was started; 0 when it does not run. A reboot from inside does not reset it.
+    pub uptime: u64,
 }
 
 /// A clone to make.
@@ -121,8 +123,43 @@ impl Proxmox {
         let status = data["status"].as_str().map(str::to_owned);
         let ha_managed = scalar(&data["ha"]["managed"]).is_some_and(|managed| managed == "1");
         status
-            .map(|status| VmStatus { status, ha_managed })
+            .map(|status| VmStatus {
+                status,
+                ha_managed,
+                uptime: data["uptime"].as_u64().unwrap_or_default(),
+            })
             .ok_or_else(|| ApiError::shape(&format!("GET {path}"), "no status in it"))
+    }
+
+    /// The settings that a VM runs with, pending ones left out (`config?current=1`).
+    ///
+    /// # Errors
+    /// Any [`ApiError`].
+    pub fn running_config(&self, node: &str, vmid: Vmid, deadline: &Deadline) -> Result<VmConfig, ApiError> {
+        let path = vm_path(node, vmid, "/config");
+        let data = self.get(&format!("{path}?current=1"), deadline)?;
+        let settings =
+            data.as_object().ok_or_else(|| ApiError::shape(&format!("GET {path}"), "no settings"))?;
+        let shown = settings.iter().filter(|(key, _)| *key != "cipassword");
+        Ok(shown.filter_map(|(key, value)| Some((key.clone(), scalar(value)?))).collect())
+    }
+
+    /// Makes a VM of these settings and waits until it is there and unlocked. Sent again only where the VMID is
+    /// still free.
+    ///
+    /// # Errors
+    /// [`ApiError::Refused`] with [`is_taken`](crate::Refusal::is_taken) when somebody else has the VMID.
+    pub fn create_vm(
+        &self,
+        node: &str,
+        vmid: Vmid,
+        settings: &[(String, String)],
+        deadline: &Deadline,
+    ) -> Result<TaskEnd, ApiError> {
+        let path = format!("/nodes/{}/qemu", percent_encode(node));
+        let mut form = vec![("vmid".to_owned(), vmid.to_string())];
+        form.extend(settings.iter().cloned());
+        self.make(vmid, &path, &form, deadline)
     }
 
     /// Clones a VM and waits until it is there and unlocked. Sent again only where the new VMID is still
@@ -137,17 +174,28 @@ impl Proxmox {
             form.push(("target".to_owned(), clone.target.to_owned()));
         }
         form.extend(clone.parameters.iter().cloned());
+        self.make(clone.new, &path, &form, deadline)
+    }
+
+    /// Sends what makes a VM of that VMID: the VMID is what makes it unique.
+    fn make(
+        &self,
+        vmid: Vmid,
+        path: &str,
+        form: &[(String, String)],
+        deadline: &Deadline,
+    ) -> Result<TaskEnd, ApiError> {
         let endpoint = format!("POST {path}");
         // Once an answer was lost, a VMID that is taken is our own doing.
         let asked_before = Cell::new(false);
         self.run_task(deadline, || {
             let upid = self.write_once(
-                (Method::Post, &path, &form),
+                (Method::Post, path, form),
                 deadline,
                 |data| Self::upid(&endpoint, &data),
                 || {
                     asked_before.set(true);
-                    Ok((!self.vmid_is_free(clone.new, deadline)?).then_some(None))
+                    Ok((!self.vmid_is_free(vmid, deadline)?).then_some(None))
                 },
             );
             match upid {
@@ -156,7 +204,7 @@ impl Proxmox {
                 Ok(None) => {}
                 Err(error) => return Err(error),
             }
-            self.unlocked(clone.new, deadline).map(|()| None)
+            self.unlocked(vmid, deadline).map(|()| None)
         })
     }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 use ansible_module::{ErrorCode, Failure, Run};
 use api_options::proxmox_failure;
 use proxmox_api::{ApiError, CloneRequest, Proxmox, TaskEnd};
+use proxmox_vm::{Vm, described, unreadable};
 
 use crate::args::{Args, Goal};
-use crate::fields::{self, changes, unreadable};
-use crate::observe::{Known, Source, State, Vm};
+use crate::fields::{self, changes};
+use crate::observe::{Known, Source, State};
 use crate::plan::Action;
-use crate::templates::described;
 
 /// What a guest gets to shut down, when less than that is left of the run: most of it.
 const SHUTDOWN: Duration = Duration::from_secs(180);
@@ -58,7 +58,7 @@ fn clone(args: &Args, proxmox: &Proxmox, source: &Source, run: &Run) -> Result<T
     let mut parameters = vec![
         ("name".to_owned(), args.name.to_string()),
         ("full".to_owned(), u8::from(args.full).to_string()),
-        ("description".to_owned(), fields::marked(source.config.get("description"))),
+        ("description".to_owned(), fields::MARK.put_on(source.config.get("description"))),
     ];
     let optional = [
         ("storage", args.storage.clone()),

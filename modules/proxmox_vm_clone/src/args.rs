@@ -1,15 +1,14 @@
 //! The option table, and the checked arguments made from it.
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
-use std::str::FromStr;
 
 use ansible_module::{Arguments, Failure, Kind, Opt, Rule, Spec, Table};
 use api_options::{ProxmoxOptions, proxmox_table};
-use net_types::{DomainName, MacAddress, Vmid};
-use proxmox_api::values::{Agent, Ip4, Ip6, NetDevice, Size, Slot, Startup, Tags, Trunks};
+use net_types::{DomainName, Vmid};
+use proxmox_api::values::{Ip4, Ip6, Size, Slot};
+use proxmox_vm::{Hardware, boot_order_option, check_numbered, hardware_options, refuse_twice, size, text};
 use secrecy::SecretString;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 /// What power state and existence the task asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -40,13 +39,12 @@ pub(crate) enum Template {
 pub(crate) struct Args {
     #[serde(flatten)]
     pub(crate) connection: ProxmoxOptions,
+    #[serde(skip)]
+    pub(crate) hardware: Hardware,
     pub(crate) vmid: Vmid,
     pub(crate) name: DomainName,
     pub(crate) node: Option<String>,
     pub(crate) pool: Option<String>,
-    pub(crate) description: Option<String>,
-    #[serde(default, deserialize_with = "tags")]
-    pub(crate) tags: Option<Tags>,
     template: Option<String>,
     template_vmid: Option<Vmid>,
     template_prefix: Option<String>,
@@ -54,63 +52,14 @@ pub(crate) struct Args {
     pub(crate) storage: Option<String>,
     pub(crate) format: Option<String>,
     pub(crate) bwlimit: Option<u32>,
-    pub(crate) cores: Option<u32>,
-    pub(crate) sockets: Option<u32>,
-    pub(crate) cpu: Option<String>,
-    pub(crate) memory: Option<u64>,
-    pub(crate) balloon: Option<u64>,
-    #[serde(default, deserialize_with = "text")]
-    pub(crate) agent: Option<Agent>,
-    pub(crate) scsihw: Option<String>,
-    pub(crate) onboot: Option<bool>,
-    #[serde(default, deserialize_with = "text")]
-    pub(crate) startup: Option<Startup>,
-    pub(crate) protection: Option<bool>,
-    #[serde(default)]
-    pub(crate) net: Vec<Net>,
-    #[serde(default)]
-    pub(crate) disks: Vec<Disk>,
     pub(crate) os_disk: Option<OsDisk>,
     pub(crate) cloud_init: Option<CloudInit>,
     #[serde(default)]
     pub(crate) delete: Vec<String>,
-    pub(crate) boot_order: Option<Vec<String>>,
     pub(crate) state: Goal,
     pub(crate) force_stop: bool,
     pub(crate) restart: bool,
     pub(crate) destroy_data_disks: bool,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Net {
-    pub(crate) slot: String,
-    pub(crate) model: Option<String>,
-    pub(crate) mac: Option<MacAddress>,
-    pub(crate) bridge: Option<String>,
-    pub(crate) vlan: Option<u16>,
-    #[serde(default, deserialize_with = "text")]
-    pub(crate) trunks: Option<Trunks>,
-    pub(crate) firewall: Option<bool>,
-    pub(crate) mtu: Option<u32>,
-    pub(crate) rate: Option<f64>,
-    pub(crate) queues: Option<u32>,
-    pub(crate) link_down: Option<bool>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Disk {
-    #[serde(deserialize_with = "required_text")]
-    pub(crate) slot: Slot,
-    pub(crate) storage: String,
-    #[serde(deserialize_with = "size")]
-    pub(crate) size: Size,
-    pub(crate) serial: Option<String>,
-    pub(crate) discard: Option<bool>,
-    pub(crate) iothread: Option<bool>,
-    pub(crate) ssd: Option<bool>,
-    pub(crate) backup: Option<bool>,
-    pub(crate) cache: Option<String>,
-    pub(crate) aio: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -146,45 +95,11 @@ pub(crate) struct GuestAddress {
     pub(crate) gateway6: Option<std::net::Ipv6Addr>,
 }
 
-fn required_text<'de, T, D>(deserializer: D) -> Result<T, D::Error>
-where
-    T: FromStr<Err: Display>,
-    D: Deserializer<'de>,
-{
-    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-}
-
-fn text<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    T: FromStr<Err: Display>,
-    D: Deserializer<'de>,
-{
-    required_text(deserializer).map(Some)
-}
-
-fn tags<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Tags>, D::Error> {
-    Vec::<String>::deserialize(deserializer)?.join(";").parse().map(Some).map_err(serde::de::Error::custom)
-}
-
-/// A bare number is GiB; otherwise `64G`, `1T`.
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let size = match text.parse::<u64>() {
-        Ok(gib) => Size::from_gib(gib),
-        Err(_) => Some(text.parse().map_err(serde::de::Error::custom)?),
-    };
-    size.filter(|size| size.whole_gib().is_some_and(|gib| gib > 0)).ok_or_else(|| {
-        serde::de::Error::custom(format!("expected a whole number of GiB (32 or 32G), found {text:?}"))
-    })
-}
-
 impl Args {
     pub(crate) fn parse(arguments: &Arguments) -> Result<Self, Failure> {
-        let args: Self = arguments.parse()?;
+        let args = Self { hardware: Hardware::parse(arguments)?, ..arguments.parse()? };
         args.check_clone()?;
-        args.check_hardware()?;
-        args.check_net()?;
-        args.check_disks()?;
+        args.check_os_disk()?;
         args.check_cloud_init()?;
         args.check_delete()?;
         Ok(args)
@@ -219,75 +134,12 @@ impl Args {
         Ok(())
     }
 
-    fn check_hardware(&self) -> Result<(), Failure> {
-        let limits = [
-            ("cores", self.cores.map(u64::from), 1, 1024),
-            ("sockets", self.sockets.map(u64::from), 1, 128),
-            ("memory", self.memory, 16, 4_178_944),
-            ("balloon", self.balloon, 0, 4_178_944),
-        ];
-        for (option, value, least, most) in limits {
-            within(option, value, least, most)?;
-        }
-        match (self.balloon, self.memory) {
-            (Some(balloon), Some(memory)) if balloon > memory => Err(Failure::bad_argument(
-                "balloon",
-                format!("{balloon} MiB is more than memory ({memory} MiB)"),
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    fn check_net(&self) -> Result<(), Failure> {
-        let mut seen = BTreeSet::new();
-        for (index, net) in self.net.iter().enumerate() {
-            let at = |option: &str| format!("net[{index}].{option}");
-            check_numbered(&at("slot"), &net.slot, "net", 31)?;
-            refuse_twice(&mut seen, &at("slot"), &net.slot)?;
-            if net.mac.is_some_and(MacAddress::is_multicast) {
-                return Err(Failure::bad_argument(at("mac"), "a multicast address cannot be a card's own"));
-            }
-            if net.bridge.as_ref().is_some_and(|bridge| bridge.trim().is_empty()) {
-                return Err(Failure::bad_argument(
-                    at("bridge"),
-                    "expected the name of a bridge, found nothing",
-                ));
-            }
-            within(&at("vlan"), net.vlan.map(u64::from), 0, 4094)?;
-            within(&at("mtu"), net.mtu.map(u64::from), 1, 65520)?;
-            within(&at("queues"), net.queues.map(u64::from), 0, 64)?;
-        }
-        Ok(())
-    }
-
-    fn check_disks(&self) -> Result<(), Failure> {
-        let mut slots = BTreeSet::new();
-        let mut serials = BTreeSet::new();
-        for (index, disk) in self.disks.iter().enumerate() {
-            let at = |option: &str| format!("disks[{index}].{option}");
-            if !disk.slot.holds_a_disk() {
-                return Err(Failure::bad_argument(
-                    at("slot"),
-                    "expected a slot for a data disk, such as scsi1",
-                ));
-            }
-            refuse_twice(&mut slots, &at("slot"), &disk.slot.to_string())?;
-            if let Some(serial) = &disk.serial {
-                check_serial(&at("serial"), serial)?;
-                refuse_twice(&mut serials, &at("serial"), serial)?;
-            }
-            let bus = disk.slot.bus();
-            if disk.iothread == Some(true) && !matches!(bus, "scsi" | "virtio") {
-                return Err(Failure::bad_argument(at("iothread"), format!("{bus} has no I/O threads")));
-            }
-            if disk.ssd.is_some() && bus == "virtio" {
-                return Err(Failure::bad_argument(at("ssd"), "virtio disks have no such property; use scsi"));
-            }
-            if self.os_disk.as_ref().and_then(|os| os.slot.as_ref()) == Some(&disk.slot) {
-                return Err(Failure::bad_argument(at("slot"), format!("{} is the OS disk", disk.slot)));
-            }
-        }
-        Ok(())
+    fn check_os_disk(&self) -> Result<(), Failure> {
+        let os_disk = self.os_disk.as_ref().and_then(|disk| disk.slot.as_ref());
+        let twin = self.hardware.disks.iter().position(|disk| Some(&disk.slot) == os_disk);
+        twin.zip(os_disk).map_or(Ok(()), |(index, slot)| {
+            Err(Failure::bad_argument(format!("disks[{index}].slot"), format!("{slot} is the OS disk")))
+        })
     }
 
     fn check_delete(&self) -> Result<(), Failure> {
@@ -307,7 +159,7 @@ impl Args {
             ) {
                 return refuse("this is no setting to remove");
             }
-            if self.net.iter().any(|net| net.slot == *key) {
+            if self.hardware.net.iter().any(|net| net.slot == *key) {
                 return refuse("the task sets it as well");
             }
         }
@@ -334,45 +186,6 @@ impl Args {
         }
         Ok(())
     }
-}
-
-fn within(option: &str, value: Option<u64>, least: u64, most: u64) -> Result<(), Failure> {
-    match value {
-        Some(value) if !(least..=most).contains(&value) => {
-            Err(Failure::bad_argument(option, format!("expected {least} to {most}, found {value}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// `net0` and its like.
-fn check_numbered(option: &str, text: &str, prefix: &str, most: u32) -> Result<(), Failure> {
-    let number = text.strip_prefix(prefix).and_then(|digits| {
-        digits.parse::<u32>().ok().filter(|number| *number <= most && number.to_string() == digits)
-    });
-    match number {
-        Some(_) => Ok(()),
-        None => Err(Failure::bad_argument(
-            option,
-            format!("expected {prefix}0 to {prefix}{most}, found `{text}`"),
-        )),
-    }
-}
-
-fn refuse_twice(seen: &mut BTreeSet<String>, option: &str, value: &str) -> Result<(), Failure> {
-    if seen.insert(value.to_owned()) {
-        return Ok(());
-    }
-    Err(Failure::bad_argument(option, format!("`{value}` is given twice")))
-}
-
-/// What /dev/disk/by-id shows without changing it; Proxmox VE takes at most 20 bytes.
-fn check_serial(option: &str, serial: &str) -> Result<(), Failure> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if (1..=20).contains(&serial.len()) && serial.chars().all(plain) {
-        return Ok(());
-    }
-    Err(Failure::bad_argument(option, format!("expected 1 to 20 of A-Z a-z 0-9 - _ . and found `{serial}`")))
 }
 
 pub(crate) fn spec() -> Spec {
@@ -406,7 +219,7 @@ pub(crate) fn spec() -> Spec {
             "O(state=absent) destroys the virtual machine with every volume it owns, data disks included. Nothing \
              brings them back but a backup.",
         )
-        .options(proxmox_table(true).with(identity()).with(clone()).with(hardware()).with(rest()))
+        .options(proxmox_table(true).with(identity()).with(clone()).with(hardware_options()).with(own_hardware()).with(rest()))
         .timeout(900)
         .examples(EXAMPLES)
         .returns(RETURNS)
@@ -473,74 +286,13 @@ fn clone() -> Table {
     .rule(Rule::MutuallyExclusive(vec!["template", "template_vmid", "template_prefix"]))
 }
 
-fn hardware() -> Table {
+fn own_hardware() -> Table {
     Table::new(vec![
-        Opt::int("cores").doc("CPU cores per socket."),
-        Opt::int("sockets").doc("CPU sockets."),
-        Opt::str("cpu").doc("CPU type with its flags, such as V(host) or V(x86-64-v2-AES,flags=+aes)."),
-        Opt::int("memory").doc("Memory in MiB."),
-        Opt::int("balloon").doc("Least memory in MiB that ballooning leaves; V(0) turns ballooning off."),
-        Opt::str("agent").doc("Guest agent: V(1), V(0), or more as in V(enabled=1,fstrim_cloned_disks=1)."),
-        Opt::str("scsihw")
-            .choices(&["lsi", "lsi53c810", "virtio-scsi-pci", "virtio-scsi-single", "megasas", "pvscsi"])
-            .doc("Model of the SCSI controller."),
-        Opt::bool("onboot").doc("Whether the virtual machine starts when its node boots."),
-        Opt::str("startup").doc("Order and delays at boot, such as V(order=2,up=30,down=60)."),
-        Opt::bool("protection").doc("Whether the virtual machine and its disks are protected from removal."),
-        Opt::list_of("net", net_options()).doc(
-            "Network devices. Only those named are managed; of one named, only the options given. A device that is \
-             not there yet is added.",
-        ),
-        Opt::list_of("disks", disk_options()).doc(
-            "Data disks. One is created when its slot is empty, once; it is never re-created, resized or moved. A \
-             disk in the slot that is smaller than declared or has another serial is refused.",
-        ),
         Opt::dict_of("os_disk", os_disk_options()).doc("The disk the virtual machine boots from."),
         Opt::list("delete", Kind::Str).doc(
             "Settings to remove, by Proxmox VE's names, such as V(net1) or V(balloon). Disks are not removed.",
         ),
-        Opt::list("boot_order", Kind::Str).doc("Devices to boot from in order, such as V(scsi0,net0)."),
-    ])
-}
-
-fn net_options() -> Table {
-    Table::new(vec![
-        Opt::str("slot").default("net0").doc("Which device: V(net0) to V(net31)."),
-        Opt::str("model").choices(NetDevice::models()).doc("Model of the card; a new one is V(virtio)."),
-        Opt::str("mac")
-            .quoted("a MAC address")
-            .aliases(&["macaddr"])
-            .doc("MAC address. When it is not given, the one the device has is kept."),
-        Opt::str("bridge").doc("Bridge the device is connected to."),
-        Opt::int("vlan").aliases(&["tag"]).doc("VLAN tag, V(1) to V(4094); V(0) removes the tag."),
-        Opt::str("trunks").doc("VLANs passed through to the guest, such as V(2;10-20)."),
-        Opt::bool("firewall").doc("Whether Proxmox VE's firewall filters the device."),
-        Opt::int("mtu").doc("MTU; V(1) means the bridge's own."),
-        Opt::float("rate").doc("Limit in megabytes per second."),
-        Opt::int("queues").doc("Packet queues."),
-        Opt::bool("link_down").doc("Whether the cable is pulled."),
-    ])
-}
-
-fn disk_options() -> Table {
-    Table::new(vec![
-        Opt::str("slot").required().aliases(&["device"]).doc("Which slot, such as V(scsi1)."),
-        Opt::str("storage").required().doc("Storage a new disk is created on."),
-        Opt::str("size").required().doc("Size: a number of GiB, or V(64G), V(1T)."),
-        Opt::str("serial").doc(
-            "Serial number, up to 20 characters. The guest finds the disk by it under C(/dev/disk/by-id).",
-        ),
-        Opt::bool("discard").doc("Whether freed blocks are given back to the storage."),
-        Opt::bool("iothread")
-            .doc("Whether the disk has its own I/O thread; SCSI needs O(scsihw=virtio-scsi-single)."),
-        Opt::bool("ssd").doc("Whether the disk is shown as a solid state drive."),
-        Opt::bool("backup").doc("Whether backups include the disk."),
-        Opt::str("cache")
-            .choices(&["none", "writethrough", "writeback", "unsafe", "directsync"])
-            .doc("Cache mode."),
-        Opt::str("aio")
-            .choices(&["native", "threads", "io_uring"])
-            .doc("How the node does asynchronous I/O."),
+        boot_order_option(),
     ])
 }
 

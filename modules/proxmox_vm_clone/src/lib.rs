@@ -100,11 +100,11 @@ fn proof(change: &Change, state: &State) -> Proof {
             Proof::Unreadable("Proxmox VE shows it masked".to_owned())
         }
         fields::PASSWORD => Proof::Mismatch { found: Value::Null },
-        field => match fields::read(stored, field) {
-            Ok(found) if found == change.after && fields::is_pending(&vm.config, field) && vm.runs() => {
+        field => match proxmox_vm::read(stored, field) {
+            Ok(found) if found == change.after && proxmox_vm::is_pending(&vm.config, field) && vm.runs() => {
                 Proof::Pending(format!(
                     "stored; the running virtual machine keeps {} until it is stopped and started",
-                    fields::read(&vm.config.current, field).unwrap_or_default()
+                    proxmox_vm::read(&vm.config.current, field).unwrap_or_default()
                 ))
             }
             Ok(found) => Proof::equal(&change.after, found),
@@ -151,7 +151,7 @@ fn vm_object(args: &Args, state: &State, planned: bool) -> Option<Value> {
         "node": node,
         "status": status,
     });
-    let mut parts = fields::object(&config).ok()?;
+    let mut parts = proxmox_vm::object(&config).ok()?;
     if planned {
         foretell_disks(args, &config, found.is_none(), &mut parts["disks"]);
     }

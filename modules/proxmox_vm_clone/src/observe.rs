@@ -2,10 +2,11 @@
 
 use ansible_module::{Failure, Run};
 use api_options::proxmox_failure;
-use proxmox_api::{Guest, GuestKind, PendingConfig, Proxmox, VmConfig, VmStatus};
+use proxmox_api::{Guest, GuestKind, Proxmox, VmConfig, VmStatus};
+use proxmox_vm::{Holder, Vm, described, unreadable};
 
 use crate::args::{Args, Goal};
-use crate::fields::marked;
+use crate::fields::MARK;
 use crate::templates;
 
 /// The world as far as this task is concerned.
@@ -22,16 +23,13 @@ pub struct State {
     pub(crate) namesakes: Vec<Guest>,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Vm {
-    pub(crate) node: String,
-    pub(crate) config: PendingConfig,
-    pub(crate) status: VmStatus,
-}
-
-impl Vm {
-    pub(crate) fn runs(&self) -> bool {
-        self.status.status == "running"
+impl State {
+    pub(crate) fn holder(&self) -> Holder {
+        match (&self.container, self.hidden) {
+            (Some(container), _) => Holder::Container(container.clone()),
+            (None, true) => Holder::Hidden,
+            (None, false) => Holder::Nobody,
+        }
     }
 }
 
@@ -51,12 +49,12 @@ impl Source {
             .filter(|key| !is_left_behind(key))
             .filter_map(|key| Some((key.to_owned(), self.config.get(key)?.to_owned())))
             .collect();
-        for (slot, mut device) in self.config.nets().map_err(crate::fields::unreadable)? {
+        for (slot, mut device) in self.config.nets().map_err(unreadable)? {
             device.mac = None;
             config.set(slot, device.to_string());
         }
         config.set("name", args.name.to_string());
-        config.set("description", marked(self.config.get("description")));
+        config.set("description", MARK.put_on(self.config.get("description")));
         Ok(config)
     }
 }
@@ -161,7 +159,7 @@ fn find_source(
     let guest = templates::choose(&candidates, &wanted, args.node.as_deref())?.clone();
     let config = proxmox.config(&guest.node, guest.vmid, &run.deadline).map_err(proxmox_failure)?;
     let config = config.ok_or_else(|| {
-        Failure::not_found(format!("template {} vanished while it was read", templates::described(&guest)))
+        Failure::not_found(format!("template {} vanished while it was read", described(&guest)))
     })?;
     Ok(Some(Source { guest, config: config.stored }))
 }

@@ -2,13 +2,13 @@
 
 use ansible_module::{Change, Failure, Plan};
 use proxmox_api::VmConfig;
-use proxmox_api::values::{BootOrder, Drive, Size, Slot};
+use proxmox_api::values::{BootOrder, Size, Slot};
+use proxmox_vm::{Vm, bootable, check_boot_order, check_disks, described, unreadable};
 use serde_json::{Value, json};
 
-use crate::args::{Args, Disk, Goal};
-use crate::fields::{self, changes, predicted, unreadable};
-use crate::observe::{Source, State, Vm};
-use crate::templates::described;
+use crate::args::{Args, Goal};
+use crate::fields::{self, changes, predicted};
+use crate::observe::{Source, State};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,52 +26,12 @@ pub enum Action {
 }
 
 pub(crate) fn plan(args: &Args, state: &State) -> Result<Plan<Action>, Failure> {
-    refuse_other_guests(args, state)?;
+    state.holder().refuse_others(args.vmid, &args.name, state.vm.as_ref())?;
     match (&state.vm, args.state) {
         (None, Goal::Absent) => Ok(Plan::new()),
         (Some(vm), Goal::Absent) => plan_removal(args, vm),
         (None, _) => plan_creation(args, state),
         (Some(vm), _) => plan_update(args, vm),
-    }
-}
-
-/// The VMID must be free, or belong to a VM of this name.
-fn refuse_other_guests(args: &Args, state: &State) -> Result<(), Failure> {
-    let vmid = args.vmid;
-    if let Some(container) = &state.container {
-        return Err(Failure::refused(format!(
-            "VMID {vmid} belongs to a container: {}. Choose another vmid",
-            described(container)
-        ))
-        .with("holder", described(container)));
-    }
-    if state.hidden {
-        return Err(Failure::refused(format!(
-            "VMID {vmid} is taken by a guest that this user may not see. Choose another vmid, or grant the user \
-             VM.Audit on /vms/{vmid}"
-        )));
-    }
-    let Some(vm) = &state.vm else { return Ok(()) };
-    let found = vm.config.stored.get("name");
-    let holder = format!("VMID {vmid} on {}", vm.node);
-    if vm.config.stored.flag("template") {
-        let msg =
-            format!("{holder} is a template ({}); this module never changes one", found.unwrap_or("no name"));
-        return Err(Failure::refused(msg));
-    }
-    match found {
-        Some(name) if name.eq_ignore_ascii_case(args.name.as_str()) => Ok(()),
-        Some(name) => Err(Failure::refused(format!(
-            "{holder} belongs to another virtual machine: expected the name `{}`, found `{name}`",
-            args.name
-        ))
-        .with("expected", args.name.to_string())
-        .with("found", name)),
-        None => Err(Failure::refused(format!(
-            "{holder} is a virtual machine without a name: expected `{}`. What a killed clone left has to be \
-             removed by hand (`qm destroy {vmid}`)",
-            args.name
-        ))),
     }
 }
 
@@ -156,9 +116,10 @@ fn is_cloud_init(field: &str) -> bool {
 
 /// Settings, then, behind a gate, the OS disk.
 fn shape(args: &Args, base: &VmConfig, plan: &mut Plan<Action>) -> Result<(), Failure> {
-    check_disks(args, base, plan)?;
-    check_boot_order(args, base)?;
+    let os_disk = fields::os_disk(args, base).map_err(unreadable)?.map(|(slot, _)| slot);
+    check_disks(&args.hardware, base, os_disk.as_ref(), plan)?;
     let changes = changes(args, base).map_err(unreadable)?;
+    check_boot_order(&args.hardware, &predicted(args, base).map_err(unreadable)?)?;
     if !changes.is_empty() {
         plan.step(Action::Configure, changes);
     }
@@ -170,84 +131,11 @@ fn shape(args: &Args, base: &VmConfig, plan: &mut Plan<Action>) -> Result<(), Fa
     Ok(())
 }
 
-/// A disk that is there is taken as it is, or refused; never re-created.
-fn check_disks(args: &Args, base: &VmConfig, plan: &mut Plan<Action>) -> Result<(), Failure> {
-    let os_disk = fields::os_disk(args, base).map_err(unreadable)?.map(|(slot, _)| slot);
-    for disk in &args.disks {
-        let Some(there) = base.parsed::<Drive>(&disk.slot.to_string()).map_err(unreadable)? else { continue };
-        check_disk(disk, &there, os_disk.as_ref())?;
-        if there.volume.storage() != Some(disk.storage.as_str()) {
-            plan.warn(format!(
-                "{} is on {}, not on {}; it is not moved",
-                disk.slot, there.volume, disk.storage
-            ));
-        }
-        if there.size().is_some_and(|size| size > disk.size) {
-            plan.warn(format!(
-                "{} is larger than declared: {} instead of {}",
-                disk.slot,
-                shown(&there),
-                disk.size
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn check_disk(disk: &Disk, there: &Drive, os_disk: Option<&Slot>) -> Result<(), Failure> {
-    let slot = &disk.slot;
-    let refuse = |found: String| {
-        Err(Failure::refused(format!("{slot}: expected a data disk of {} there, found {found}", disk.size))
-            .with("field", slot.to_string())
-            .with("found", there.to_string()))
-    };
-    if there.is_cdrom() {
-        return refuse(format!("a CD-ROM drive ({there})"));
-    }
-    if os_disk == Some(slot) {
-        return refuse("the disk the virtual machine boots from".to_owned());
-    }
-    if there.size().is_some_and(|size| size < disk.size) {
-        return refuse(format!("one of {}; data disks are never resized, grow it by hand", shown(there)));
-    }
-    match (there.options.get("serial"), &disk.serial) {
-        (Some(found), Some(asked)) if found != asked => {
-            refuse(format!("one with the serial `{found}` instead of `{asked}`: it may hold other data"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn shown(drive: &Drive) -> String {
-    drive.size().map_or_else(|| "unknown size".to_owned(), |size| size.to_string())
-}
-
-/// Proxmox VE refuses a boot order with a device that does not exist.
-fn check_boot_order(args: &Args, base: &VmConfig) -> Result<(), Failure> {
-    let Some(devices) = &args.boot_order else { return Ok(()) };
-    let later = predicted(args, base).map_err(unreadable)?;
-    match devices.iter().find(|device| later.get(device).is_none()) {
-        Some(device) => Err(Failure::refused(format!(
-            "boot_order: the virtual machine has no device `{device}`; it has {}",
-            bootable(&later).join(", ")
-        ))),
-        None => Ok(()),
-    }
-}
-
-fn bootable(config: &VmConfig) -> Vec<&str> {
-    let is_net = |key: &str| key.strip_prefix("net").is_some_and(|n| n.parse::<u8>().is_ok());
-    config
-        .keys()
-        .filter(|key| key.parse::<Slot>().is_ok_and(|slot| slot.holds_a_disk()) || is_net(key))
-        .collect()
-}
-
 /// How far the OS disk has to grow: slot, size now, size asked.
 fn growth(args: &Args, base: &VmConfig) -> Result<Option<(Slot, Size, Size)>, Failure> {
     let Some(asked) = &args.os_disk else { return Ok(None) };
     let mut booted = base.clone();
-    if let Some(devices) = &args.boot_order {
+    if let Some(devices) = &args.hardware.boot_order {
         booted.set("boot", BootOrder::Devices(devices.clone()).to_string());
     }
     let (slot, size) = match fields::os_disk(args, &booted).map_err(unreadable)? {

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use ansible_module::Failure;
 use proxmox_api::{Guest, GuestKind};
+use proxmox_vm::described;
 
 use crate::args::Template;
 
@@ -93,16 +94,6 @@ fn those_there(guests: &[Guest]) -> String {
         0 => "There is no template at all (does the user have VM.Audit on it?)".to_owned(),
         _ => format!("There are: {}", list.join(", ")),
     }
-}
-
-/// `web01 (VMID 101 on pve1)`.
-pub(crate) fn described(guest: &Guest) -> String {
-    let kind = match guest.kind {
-        GuestKind::Qemu => "VMID",
-        GuestKind::Container => "container",
-    };
-    let name = guest.name.as_deref().unwrap_or("a guest without a name");
-    format!("{name} ({kind} {} on {})", guest.vmid, guest.node)
 }
 
 /// Digits compare as numbers, everything else as text: `9` < `42`, `42-1.9` < `42-1.10`.

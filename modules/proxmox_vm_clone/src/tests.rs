@@ -6,7 +6,8 @@ use proxmox_api::{Guest, GuestKind, PendingConfig, VmConfig, VmStatus};
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::observe::{Source, Vm};
+use crate::observe::Source;
+use proxmox_vm::Vm;
 
 const MAC: &str = "02:a5:00:00:00:65";
 
@@ -56,7 +57,7 @@ fn existing(status: &str, more: &[(&str, &str)]) -> State {
         config.set(*key, *text);
     }
     let config = PendingConfig { current: config.clone(), stored: config, ..PendingConfig::default() };
-    let status = VmStatus { status: status.into(), ha_managed: false };
+    let status = VmStatus { status: status.into(), ha_managed: false, uptime: 0 };
     State { vm: Some(Vm { node: "pve1".into(), config, status }), ..State::default() }
 }
 
@@ -165,11 +166,11 @@ fn a_restart_is_made_only_when_asked_and_needed() {
 
 #[test]
 fn a_mark_left_by_a_cut_off_run_is_taken_away_and_the_password_set() {
-    let description = fields::marked(Some("From the template\n"));
+    let description = fields::MARK.put_on(Some("From the template\n"));
     let state = existing("stopped", &[("description", &description)]);
     let args = args(json!({"cloud_init": {"password": "guest-secret"}}));
     assert_eq!(form(&args, &state), ["cipassword=guest-secret", "description=From the template"]);
-    let without = existing("stopped", &[("description", &fields::marked(None))]);
+    let without = existing("stopped", &[("description", &fields::MARK.put_on(None))]);
     assert_eq!(form(&args, &without), ["cipassword=guest-secret", "delete=description"]);
     assert!(!told(&args, &state).contains("guest-secret"));
 }

@@ -10,7 +10,7 @@ ARCH := $(shell uname -m)
 # tests, so demo and test need no second build of them.
 ARCHS ?= $(ARCH)
 PROFILE ?= release
-demo docs test: PROFILE := dev
+demo docs e2e test: PROFILE := dev
 
 # Outside the checkout, so that every clone finds its dependencies compiled.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/homelab-anvil
@@ -50,6 +50,10 @@ demo: rebuild ## one host from identity to proven guest, twice, against doubles 
 .PHONY: test
 test: setup-tests rebuild ## lint, then every test but the heavy suites, with a count at the end
 	@.ci/test
+
+.PHONY: e2e
+e2e: setup-tests rebuild ## real machines in QEMU, network-booted from real servers; a line for each thing proved
+	@cargo test --quiet --package e2e --test e2e -- --test-threads 2
 
 .PHONY: setup-tests
 setup-tests:

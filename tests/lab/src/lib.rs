@@ -15,6 +15,8 @@ pub mod program;
 pub mod proxy;
 pub mod pve;
 pub mod pve_schema;
+pub mod qemu;
+pub mod qemu_network;
 pub mod redfish;
 pub mod tls;
 

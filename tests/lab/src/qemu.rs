@@ -55,10 +55,19 @@ pub struct MachineBuilder {
     mac: String,
     firmware: PathBuf,
     has_rng: bool,
+    ends_at_reset: bool,
     disk_mib: u64,
 }
 
 impl MachineBuilder {
+    /// QEMU ends where the guest resets the machine, so that its next start can be with another boot order: a server
+    /// of metal reads it at each boot.
+    #[must_use]
+    pub fn ends_at_reset(mut self) -> Self {
+        self.ends_at_reset = true;
+        self
+    }
+
     /// Another firmware than Debian's: the directory of `OVMF_CODE_4M.fd` and `OVMF_VARS_4M.fd`.
     #[must_use]
     pub fn firmware(mut self, directory: &Path) -> Self {
@@ -103,7 +112,13 @@ impl Machine {
     /// A machine with this MAC address, virtio-net, virtio-scsi, virtio-rng and Debian's firmware.
     #[must_use]
     pub fn builder(mac: &str) -> MachineBuilder {
-        MachineBuilder { mac: mac.to_owned(), firmware: OVMF.into(), has_rng: true, disk_mib: 256 }
+        MachineBuilder {
+            mac: mac.to_owned(),
+            firmware: OVMF.into(),
+            has_rng: true,
+            ends_at_reset: false,
+            disk_mib: 256,
+        }
     }
 
     /// Powers it on.
@@ -151,6 +166,9 @@ impl Machine {
                 "-object rng-random,id=rng0,filename=/dev/urandom -device virtio-rng-pci,rng=rng0".to_owned(),
             );
         }
+        if self.shape.ends_at_reset {
+            arguments.push("-no-reboot".to_owned());
+        }
         arguments.iter().flat_map(|line| line.split(' ').map(str::to_owned)).collect()
     }
 
@@ -191,14 +209,17 @@ impl Machine {
     /// # Errors
     /// The machine went off, got stuck, or went on for ten minutes without it; with the end of its console.
     pub fn wait_for(&mut self, text: &str) -> Result<()> {
-        self.wait_until(&format!("the console says {text:?}"), |machine| {
-            let console = machine.console();
-            let found = console.get(machine.seen..).and_then(|new| new.find(text));
-            if let Some(at) = found {
-                machine.seen += at + text.len();
-            }
-            Ok(found.is_some())
-        })
+        self.wait_until(&format!("the console says {text:?}"), |machine| Ok(machine.says(text)))
+    }
+
+    /// Whether the console has said `text` after what was waited for before.
+    pub fn says(&mut self, text: &str) -> bool {
+        let console = self.console();
+        let found = console.get(self.seen..).and_then(|new| new.find(text));
+        if let Some(at) = found {
+            self.seen += at + text.len();
+        }
+        found.is_some()
     }
 
     /// The same for anything that can be looked at.
@@ -213,7 +234,7 @@ impl Machine {
             if now != progress {
                 (progress, moved) = (now, Instant::now());
             }
-            let trouble = if !self.is_on()? {
+            let trouble = if !self.is_on()? && !self.shape.ends_at_reset {
                 "the machine went off"
             } else if moved.elapsed() > STUCK_AFTER {
                 "the machine is stuck"

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod netboot;
+mod redfish;
 mod site;
 
 use std::io::Write;

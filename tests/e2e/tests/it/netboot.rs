@@ -13,20 +13,6 @@ const MAC: &str = "52:54:00:ab:cd:ef";
 const ADDRESS: &str = "10.77.0.21";
 const MENU: &str = "executed automatically";
 
-const DISPATCHER: &str = r#"
-if [ -s "$prefix/grub.cfg-$net_default_mac" ]; then configfile "$prefix/grub.cfg-$net_default_mac"; fi
-set timeout=30
-menuentry "Local menu" { echo "nothing is installed" }
-"#;
-
-const INSTALL: &str = r#"
-set timeout=0
-menuentry "Install" {
-  linux /vmlinuz console=ttyS0 quiet panic=-1 anvil.server=http://10.77.0.2
-  initrd /initrd.img
-}
-"#;
-
 const LOCAL_DISK: &str = r#"
 set timeout=0
 menuentry "Local disk" {
@@ -42,8 +28,7 @@ fn a_machine_is_installed_over_the_network_once_and_then_boots_from_its_disk() {
     assert_eq!(module.run(&options).done()["changed"], true);
     assert_eq!(module.run(&options).done()["changed"], false);
     let mac_file = site.grub().join(format!("grub.cfg-{MAC}"));
-    fs::write(site.grub().join("grub.cfg"), DISPATCHER).unwrap();
-    fs::write(&mac_file, INSTALL).unwrap();
+    site.offer_install(MAC);
 
     let mut machine = site.machine(MAC);
     machine.start(Boot::NetworkThenDisk).unwrap();
@@ -86,8 +71,7 @@ fn a_machine_without_a_mac_file_gets_the_menu() {
     let Some(site) = Site::open() else { return };
     let (mac, address) = ("52:54:00:ab:cd:01", "10.77.0.22");
     let _ = site.module("kea_reservation").run(&site.reservation(mac, address, BOOT_SERVER)).done();
-    fs::write(site.grub().join("grub.cfg"), DISPATCHER).unwrap();
-    fs::write(site.grub().join(format!("grub.cfg-{MAC}")), INSTALL).unwrap();
+    site.offer_install(MAC);
     let mut machine = site.machine(mac);
     machine.start(Boot::Network).unwrap();
     machine.wait_for(MENU).unwrap();
@@ -119,7 +103,7 @@ fn without_a_next_server_the_firmware_asks_the_router() {
 fn firmware_that_wants_entropy_has_no_network_without_an_rng() {
     let Some(site) = Site::open() else { return };
     let _ = site.module("kea_reservation").run(&site.reservation(MAC, ADDRESS, BOOT_SERVER)).done();
-    fs::write(site.grub().join("grub.cfg"), DISPATCHER).unwrap();
+    site.offer_menu();
     let with_firmware = || Machine::builder(MAC).firmware(&site.firmware);
 
     let mut machine = with_firmware().without_rng().build(&site.network).unwrap();

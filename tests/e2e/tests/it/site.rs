@@ -35,6 +35,20 @@ const PACKAGES: [(&str, &str, &str); 3] = [
     ("initrd.img", "mirror/Packages/d/dracut-059-1.x86_64.rpm", "initrd.img"),
 ];
 
+const DISPATCHER: &str = r#"
+if [ -s "$prefix/grub.cfg-$net_default_mac" ]; then configfile "$prefix/grub.cfg-$net_default_mac"; fi
+set timeout=30
+menuentry "Local menu" { echo "nothing is installed" }
+"#;
+
+const INSTALL: &str = r#"
+set timeout=0
+menuentry "Install" {
+  linux /vmlinuz console=ttyS0 quiet panic=-1 anvil.server=http://10.77.0.2
+  initrd /initrd.img
+}
+"#;
+
 /// Everything runs and is reached inside the network that the test's thread entered; it ends with this.
 pub(crate) struct Site {
     pub(crate) kea: RealKea,
@@ -128,6 +142,22 @@ impl Site {
     /// GRUB's prefix: where its configuration is.
     pub(crate) fn grub(&self) -> PathBuf {
         self.home.path().join("tftp/grub")
+    }
+
+    /// A file of this site's own.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// A menu for everybody, which leads who has a MAC file to that.
+    pub(crate) fn offer_menu(&self) {
+        fs::write(self.grub().join("grub.cfg"), DISPATCHER).unwrap();
+    }
+
+    /// The installer, for this machine.
+    pub(crate) fn offer_install(&self, mac: &str) {
+        self.offer_menu();
+        fs::write(self.grub().join(format!("grub.cfg-{mac}")), INSTALL).unwrap();
     }
 
     /// What in.tftpd told the system's log, as rsyslog would write it.

@@ -24,6 +24,7 @@ use server::Shared;
 
 pub use tree::Tree;
 
+pub mod emulator;
 mod machine;
 mod server;
 mod tree;

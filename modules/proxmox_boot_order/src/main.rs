@@ -1,0 +1,10 @@
+//! The module as a program of its own.
+
+use std::process::ExitCode;
+
+use ansible_module::Entry;
+use proxmox_boot_order::ProxmoxBootOrder;
+
+fn main() -> ExitCode {
+    ansible_module::main(&[Entry::of::<ProxmoxBootOrder>()])
+}

@@ -1,0 +1,4 @@
+//! The window as a table of logs, and the plans.
+
+mod plans;
+mod windows;

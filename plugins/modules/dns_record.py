@@ -5,20 +5,30 @@
 DOCUMENTATION = r"""
 ---
 module: dns_record
-short_description: Name an address in the DNS of OPNsense (Unbound host override)
+short_description: Name an address in the DNS of OPNsense, or of a server that takes dynamic updates
 version_added: 0.1.0
 author:
 - homelab.anvil maintainers (@homelab-anvil)
 description:
-- Adds, changes or removes one A or AAAA record with its PTR, and proves that the firewall holds it and that
-    Unbound runs with it.
-- A record is known by its hostname, domain and type. Another value changes that record; it never adds a second
-    one.
+- Adds, changes or removes one record with the PTR record that leads back, reads back what was stored, and asks
+    a resolver until it answers the same.
+- A record is known by its name and type. Another value changes that record; it never adds a second one.
+- 'With O(backend=opnsense) an A, AAAA or TXT record is a host override of Unbound. CNAME is an alias of the
+    host overrides of O(value), which must be there: Unbound answers it with their addresses, not with a CNAME.
+    TXT needs OPNsense 25.7.4. PTR comes of A and AAAA only: O(ptr).'
+- With O(backend=rfc2136) any of the types is a record set of a zone, changed by updates that are signed with
+    TSIG and that the server refuses when somebody else changed the set meanwhile; then C(error_code) is
+    V(conflict) and nothing was changed. It works with BIND, Knot and PowerDNS, on the primary server of the
+    zone.
 notes:
 - 'OPNsense needs the privilege C(Services: Unbound) for the user of the key, as only that may apply. With
     O(apply=false), C(Services: Unbound DNS: Edit Host and Domain Override) is enough.'
-- A run that was killed after it stored a record and before it applied it leaves a mark in
+- A run that was killed after it stored a record on OPNsense and before it applied it leaves a mark in
     C(~/.local/state/homelab.anvil) of the user the module runs as; the next run there sees it and applies.
+- 'Questions to a server with O(backend=rfc2136) are not signed: a zone that answers only to those who have a
+    key, or whose view is chosen by the key, cannot be read.'
+- In check mode, the server is sent the update without its changes, which proves the key and that the zone
+    takes updates from it. Rights to single names (C(update-policy) of BIND) show only in the real run.
 seealso:
 - module: homelab.anvil.opnsense_reconfigure
 - module: homelab.anvil.kea_reservation
@@ -39,11 +49,12 @@ attributes:
 options:
   backend:
     description:
-    - Where the record is kept.
+    - 'Where the record is kept: Unbound on OPNsense, or a DNS server that takes dynamic updates.'
     type: str
     default: opnsense
     choices:
     - opnsense
+    - rfc2136
   state:
     description:
     - V(absent) removes the record.
@@ -54,26 +65,30 @@ options:
     - absent
   hostname:
     description:
-    - Name of the host, one label without the domain; V(*) for every name.
+    - Name of the host, one label without the domain; V(*) for every name, V(@) for the domain itself. For a
+        PTR record, the address itself will do.
     type: str
     required: true
   domain:
     description:
-    - Domain of the host.
+    - Domain of the host; left out only when O(hostname) is the address of a PTR record.
     type: str
-    required: true
   type:
     description:
-    - Type of the record; by default the one that O(value) fits, and V(A) without a value.
+    - Type of the record; by default the one that the address in O(value) fits, and V(A) without a value.
     type: str
     choices:
     - A
     - AAAA
+    - CNAME
+    - TXT
+    - PTR
     aliases:
     - rr
   value:
     description:
-    - Address of the host; required with O(state=present).
+    - 'What the record says: the address of the host, for CNAME and PTR a full name, for TXT a text. Required
+        with O(state=present).'
     type: str
     aliases:
     - server
@@ -81,31 +96,84 @@ options:
   ptr:
     description:
     - Whether the address also gets a PTR record. OPNsense gives one to the first name of an address only;
-        RV(ptr_name) says which. V(false) needs OPNsense 26.1.3.
+        RV(ptr_name) says which. There, V(false) needs OPNsense 26.1.3. With O(backend=rfc2136) the server must
+        keep the reverse zone, and an address whose PTR record gives another name that still has it is refused;
+        with the name goes its PTR record.
     type: bool
     default: true
+  ttl:
+    description:
+    - Seconds that resolvers may keep the record. Left out, it stays as it is, and a new one gets the default
+        of OPNsense, or 3600 with O(backend=rfc2136).
+    type: int
   description:
     description:
-    - Free text; left out, it stays as it is.
+    - Free text, on OPNsense; left out, it stays as it is.
     type: str
   repair_duplicates:
     description:
-    - OPNsense keeps any number of records of one name and type. When there is more than one, the module
-        refuses; with V(true) it keeps one, the one with O(value) if there is such, and removes the others.
+    - There can be any number of records of one name and type. When there is more than one, the module refuses;
+        with V(true) it keeps one, the one with O(value) if there is such, and removes the others.
     type: bool
     default: false
   apply:
     description:
-    - Whether Unbound reads the change. With V(false) it is stored and verified as stored, and
+    - Whether Unbound on OPNsense reads the change. With V(false) it is stored and verified as stored, and
         RV(pending_apply) says that M(homelab.anvil.opnsense_reconfigure) has to run, once for a batch.
     type: bool
     default: true
+  resolver:
+    description:
+    - Name or address of the resolver that clients use, OPNsense itself for instance. When nothing is left to
+        store or apply, it is asked until it answers what is stored or O(timeout) passes, which is a failure.
+        Left out, none is asked. A resolver that keeps an old answer goes on to give it until the time to live
+        of that is over. A plain Unbound answers nothing for the PTR records of private addresses, unless
+        C(unblock-lan-zones) is set.
+    type: str
+  resolver_port:
+    description:
+    - Port of O(resolver).
+    type: int
+    default: 53
+  dns_server:
+    description:
+    - Name or address of the primary server of the zone; required with O(backend=rfc2136).
+    - When not set, the environment variable E(RFC2136_NAMESERVER) is used.
+    type: str
+  dns_port:
+    description:
+    - Port of O(dns_server), TCP for updates and UDP for questions.
+    type: int
+    default: 53
+  key_name:
+    description:
+    - Name of the TSIG key, as the server knows it; required with O(backend=rfc2136).
+    - When not set, the environment variable E(RFC2136_TSIG_KEY) is used.
+    type: str
+  key_secret:
+    description:
+    - The TSIG key itself in base64; required with O(backend=rfc2136).
+    - When not set, the environment variable E(RFC2136_TSIG_SECRET) is used.
+    type: str
+  key_algorithm:
+    description:
+    - Algorithm of the TSIG key.
+    - When not set, the environment variable E(RFC2136_TSIG_ALGORITHM) is used.
+    type: str
+    default: hmac-sha256
+    choices:
+    - hmac-sha256
+    - hmac-sha384
+    - hmac-sha512
+  zone:
+    description:
+    - Zone of the name; left out, the server is asked for it. That of a PTR record is always asked for.
+    type: str
   api_host:
     description:
     - Name or address of the firewall.
     - When not set, the environment variable E(OPNSENSE_HOST) is used.
     type: str
-    required: true
   api_port:
     description:
     - HTTPS port of the firewall's web interface.
@@ -117,13 +185,11 @@ options:
     - Key of an API user of the firewall.
     - When not set, the environment variable E(OPNSENSE_API_KEY) is used.
     type: str
-    required: true
   api_secret:
     description:
     - Secret that belongs to O(api_key).
     - When not set, the environment variable E(OPNSENSE_API_SECRET) is used.
     type: str
-    required: true
   validate_certs:
     description:
     - 'Whether the server''s certificate is checked. With V(false), anybody on the way can read the
@@ -176,12 +242,38 @@ EXAMPLES = r"""
     type: AAAA
     state: absent
   delegate_to: localhost
+
+- name: Name web01 in a zone of BIND, and prove that the resolver of the clients knows it
+  homelab.anvil.dns_record:
+    backend: rfc2136
+    dns_server: ns1.example.net
+    key_name: anvil
+    key_secret: "{{ tsig_secret }}"
+    hostname: web01
+    domain: example.net
+    value: 10.20.0.21
+    ttl: 300
+    resolver: 10.20.0.1
+  delegate_to: localhost
+
+- name: Answer a challenge for a certificate
+  homelab.anvil.dns_record:
+    backend: rfc2136
+    dns_server: ns1.example.net
+    key_name: anvil
+    key_secret: "{{ tsig_secret }}"
+    hostname: _acme-challenge
+    domain: web01.example.net
+    type: TXT
+    value: "{{ challenge }}"
+    ttl: 60
+  delegate_to: localhost
 """
 
 RETURN = r"""
 ---
 record:
-  description: The host override as OPNsense holds it; in check mode as it would be. Null when there is none.
+  description: The record as it is kept; in check mode as it would be. Null when there is none.
   returned: success
   type: dict
   contains:
@@ -197,18 +289,28 @@ record:
       description: The type of the record.
       type: str
       sample: A
+    value:
+      description: What it says; a list when it says several things.
+      type: raw
+      sample: 10.20.0.21
+    ttl:
+      description: Seconds that resolvers may keep it; null where OPNsense's default holds.
+      type: int
+    zone:
+      description: The zone, with O(backend=rfc2136).
+      type: str
     server:
-      description: The address.
+      description: The address of a host override, with O(backend=opnsense).
       type: str
       sample: 10.20.0.21
     addptr:
-      description: Whether a PTR record is asked for.
+      description: Whether a PTR record is asked for, with O(backend=opnsense).
       type: bool
     enabled:
-      description: Whether Unbound gets to see the record.
+      description: Whether Unbound gets to see the record, with O(backend=opnsense).
       type: bool
     description:
-      description: The description.
+      description: The description, with O(backend=opnsense).
       type: str
     uuid:
       description: OPNsense's UUID of the host override; null before it exists.
@@ -222,6 +324,23 @@ pending_apply:
   description: Whether OPNsense holds changes that are stored and not in effect; M(homelab.anvil.opnsense_reconfigure) applies them.
   returned: success
   type: bool
+resolver:
+  description: What O(resolver) answered; null when none was asked, since none is given or something is left to store or apply.
+  returned: success
+  type: dict
+  contains:
+    address:
+      description: Address and port that were asked.
+      type: str
+      sample: 10.20.0.1:53
+    answers:
+      description: Each question (C(name), C(type)) and its C(answer), a list.
+      type: list
+      elements: dict
+holder:
+  description: The name that holds the address or is in the way of the record.
+  returned: failure
+  type: str
 duplicates:
   description: The records of this name and type, when there is more than one and that is why the task was refused.
   returned: failure

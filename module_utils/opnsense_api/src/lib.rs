@@ -40,4 +40,4 @@ pub use error::{Error, Validation};
 pub use form::{Choice, Form};
 pub use kea::{KeaGeneral, Lease, ReservationRow};
 pub use service::{Service, Status};
-pub use unbound::HostOverrideRow;
+pub use unbound::{HostAlias, HostOverrideRow};

@@ -1,27 +1,59 @@
-//! `dns_record`: one address record of OPNsense's Unbound, with its PTR.
+//! `dns_record`: one DNS record with its PTR, in OPNsense's Unbound or on a server that takes dynamic updates.
 
-mod apply;
 mod args;
-mod observe;
-mod plan;
+mod failure;
+mod opnsense;
+mod resolver;
+mod rfc2136;
 
 use std::collections::BTreeMap;
 
-use ansible_module::{Arguments, Change, Failure, Module, Plan, Proof, Run, Spec};
-use api_options::Mark;
-use opnsense_api::{HostOverrideRow, Opnsense, Service};
-use serde_json::{Map, Value, json};
+use ansible_module::{Arguments, Change, Failure, Item, Module, Plan, Proof, Run, Spec};
+use dns_client::{Server, Update};
+use serde_json::{Map, Value};
 
-use crate::args::{Args, State};
-pub use crate::observe::Observed;
-pub use crate::plan::Action;
+use crate::args::{Args, Backend};
+use crate::opnsense::Firewall;
+use crate::resolver::Expected;
+use crate::rfc2136::Rfc2136;
 
 /// The module.
 #[derive(Debug)]
 pub struct DnsRecord {
     args: Args,
-    firewall: Opnsense,
-    mark: Mark,
+    keeper: Keeper,
+    resolver: Option<Server>,
+}
+
+/// Who keeps the record.
+#[derive(Debug)]
+enum Keeper {
+    Firewall(Box<Firewall>),
+    Server(Box<Rfc2136>),
+}
+
+/// What was seen.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    kept: Kept,
+    /// What the resolver answered, when it was asked.
+    resolver: Option<Value>,
+}
+
+#[derive(Clone, Debug)]
+enum Kept {
+    Firewall(opnsense::Observed),
+    Server(rfc2136::Observed),
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Action(Write);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Write {
+    Firewall(opnsense::Action),
+    Server(Update),
 }
 
 impl Module for DnsRecord {
@@ -34,9 +66,13 @@ impl Module for DnsRecord {
 
     fn new(arguments: &Arguments, _: &Run) -> Result<Self, Failure> {
         let args = Args::new(arguments)?;
-        let firewall = args.opnsense.connect()?;
-        let mark = Mark::of_opnsense(&args.opnsense, Service::Unbound);
-        Ok(Self { args, firewall, mark })
+        let keeper = match &args.backend {
+            Backend::Opnsense(options) => Keeper::Firewall(Box::new(Firewall::new(options)?)),
+            Backend::Rfc2136(options) => Keeper::Server(Box::new(Rfc2136::new(&args, options)?)),
+        };
+        let resolver = args.resolver.as_ref().map(|(host, port)| Server::new(host, *port)).transpose();
+        let resolver = resolver.map_err(|error| Failure::bad_argument("resolver", error))?;
+        Ok(Self { args, keeper, resolver })
     }
 
     fn subject(&self) -> String {
@@ -44,103 +80,115 @@ impl Module for DnsRecord {
     }
 
     fn lock(&self) -> Option<String> {
-        Some(self.args.opnsense.lock())
+        Some(match &self.keeper {
+            Keeper::Firewall(firewall) => firewall.lock(),
+            Keeper::Server(server) => server.lock(&self.args),
+        })
     }
 
+    /// When nothing is left to do the resolver is asked: after the last write, and when there was none to send, since an
+    /// earlier run may have died before it asked.
     fn observe(&mut self, run: &Run) -> Result<Observed, Failure> {
-        observe::observe(&self.firewall, &self.args, self.mark.is_set(), &run.deadline)
+        let kept = match &mut self.keeper {
+            Keeper::Firewall(firewall) => Kept::Firewall(firewall.observe(&self.args, run)?),
+            Keeper::Server(server) => Kept::Server(server.observe(&self.args, run)?),
+        };
+        let mut observed = Observed { kept, resolver: None };
+        if let Some(resolver) = &self.resolver
+            && self.plan(&observed).is_ok_and(|plan| plan.is_empty())
+        {
+            let expected = self.expected(&observed);
+            if !expected.is_empty() {
+                observed.resolver = Some(resolver::confirm(resolver, &expected, &run.deadline)?);
+            }
+        }
+        Ok(observed)
     }
 
     fn plan(&self, observed: &Observed) -> Result<Plan<Action>, Failure> {
-        plan::plan(&self.args, observed)
+        match &observed.kept {
+            Kept::Firewall(kept) => {
+                Ok(mapped(opnsense::plan(&self.args, kept)?, |action| Action(Write::Firewall(action))))
+            }
+            Kept::Server(kept) => {
+                Ok(mapped(Rfc2136::plan(&self.args, kept)?, |update| Action(Write::Server(update))))
+            }
+        }
     }
 
     fn apply(&mut self, action: &Action, _: &Observed, run: &Run) -> Result<(), Failure> {
-        apply::apply(&self.firewall, &self.mark, &self.args, action, &run.deadline)
+        match (&action.0, &self.keeper) {
+            (Write::Firewall(action), Keeper::Firewall(firewall)) => {
+                firewall.apply(&self.args, action, &run.deadline)
+            }
+            (Write::Server(update), Keeper::Server(server)) => server.apply(update, &run.deadline),
+            _ => unreachable!("a plan is made for the one who keeps the record"),
+        }
     }
 
     fn proof(&self, change: &Change, observed: &Observed) -> Proof {
-        if change.field == plan::SERVICE {
-            return Proof::equal(&change.after, observed.service.clone().unwrap_or_default());
-        }
-        match stored(&self.args, change, observed) {
-            Proof::Held if !self.args.apply => {
-                Proof::Pending("stored; homelab.anvil.opnsense_reconfigure puts it in effect".to_owned())
-            }
-            proof => proof,
+        match &observed.kept {
+            Kept::Firewall(kept) => opnsense::proof(&self.args, change, kept),
+            Kept::Server(kept) => Rfc2136::proof(change, kept),
         }
     }
 
     fn report(&self, observed: &Observed, planned: Option<&Plan<Action>>) -> Map<String, Value> {
-        let would_pend = !self.args.apply && planned.is_some_and(|plan| !plan.is_empty());
-        let row = match planned {
-            Some(_) if self.args.state == State::Absent => None,
-            Some(plan) => Some(as_it_would_be(&self.args, observed, plan)),
-            None => observed.own(&self.args).first().copied().cloned(),
-        };
-        let ptr_name = row.as_ref().and_then(|row| {
-            let before = observed.rows.iter().position(|one| one.uuid == row.uuid);
-            let mut rows = observed.rows.clone();
-            match before {
-                Some(place) => rows[place] = row.clone(),
-                None => rows.push(row.clone()),
+        let mut result = match &observed.kept {
+            Kept::Firewall(kept) => {
+                let planned = planned.map(|plan| mapped(plan.clone(), firewalls));
+                opnsense::report(&self.args, kept, planned.as_ref())
             }
-            Observed { rows, ..observed.clone() }.ptr_name(row.server?)
-        });
-        let result = json!({
-            "record": row.as_ref().map_or(Value::Null, plan::object),
-            "ptr_name": ptr_name,
-            "pending_apply": would_pend || observed.pending,
-        });
-        result.as_object().cloned().unwrap_or_default()
+            Kept::Server(kept) => {
+                let planned = planned.map(|plan| mapped(plan.clone(), servers));
+                Rfc2136::report(&self.args, kept, planned.as_ref())
+            }
+        };
+        result.insert("resolver".into(), observed.resolver.clone().unwrap_or_default());
+        result
     }
 
     fn api_calls(&self) -> Option<BTreeMap<String, u64>> {
-        Some(self.firewall.calls())
+        Some(match &self.keeper {
+            Keeper::Firewall(firewall) => firewall.calls(),
+            Keeper::Server(server) => server.calls(),
+        })
     }
 }
 
-/// The row that check mode did not write.
-fn as_it_would_be(args: &Args, observed: &Observed, plan: &Plan<Action>) -> HostOverrideRow {
-    let found = observed.own(args).first().copied().cloned();
-    let mut row = found.unwrap_or_else(|| HostOverrideRow {
-        uuid: String::new(),
-        enabled: true,
-        hostname: args.hostname.clone(),
-        domain: args.domain.clone(),
-        rr: args.rr.to_string(),
-        server: None,
-        description: String::new(),
-        addptr: None,
-    });
-    let puts = plan.steps().filter_map(|step| match &step.action {
-        Action::Put { fields, .. } => Some(fields),
-        _ => None,
-    });
-    for (field, text) in puts.flatten() {
-        match *field {
-            "enabled" => row.enabled = true,
-            "server" => row.server = args.value,
-            "addptr" => row.addptr = Some(args.ptr),
-            "description" => row.description.clone_from(text),
-            _ => {}
+impl DnsRecord {
+    fn expected(&self, observed: &Observed) -> Vec<Expected> {
+        match (&observed.kept, &self.keeper) {
+            (Kept::Firewall(kept), Keeper::Firewall(firewall)) => firewall.expected(&self.args, kept),
+            (Kept::Server(kept), _) => Rfc2136::expected(&self.args, kept),
+            _ => Vec::new(),
         }
     }
-    row
 }
 
-fn stored(args: &Args, change: &Change, observed: &Observed) -> Proof {
-    if change.field.ends_with(']') {
-        let uuid = change.before["uuid"].as_str().unwrap_or_default();
-        return match observed.rows.iter().find(|row| row.uuid == uuid) {
-            None => Proof::Held,
-            Some(row) => Proof::Mismatch { found: plan::object(row) },
-        };
+fn firewalls(action: Action) -> opnsense::Action {
+    match action.0 {
+        Write::Firewall(action) => action,
+        Write::Server(_) => unreachable!("a plan is made for the one who keeps the record"),
     }
-    let field = change.field.rsplit('.').next().unwrap_or_default();
-    match &observed.own(args)[..] {
-        [] => Proof::Mismatch { found: Value::Null },
-        [row] => Proof::equal(&change.after, plan::text_of(row, field)),
-        rows => Proof::Mismatch { found: rows.iter().map(|row| plan::text_of(row, field)).collect() },
+}
+
+fn servers(action: Action) -> Update {
+    match action.0 {
+        Write::Server(update) => update,
+        Write::Firewall(_) => unreachable!("a plan is made for the one who keeps the record"),
     }
+}
+
+/// The same plan with other words for its writes.
+fn mapped<A, B>(plan: Plan<A>, word: impl Fn(A) -> B) -> Plan<B> {
+    let mut mapped = Plan::new();
+    for item in plan.items {
+        match item {
+            Item::Gate => mapped.gate(),
+            Item::Step(step) => mapped.step(word(step.action), step.changes),
+        }
+    }
+    mapped.warnings = plan.warnings;
+    mapped
 }

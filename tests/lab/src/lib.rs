@@ -2,6 +2,7 @@
 
 pub mod corosync;
 pub mod dhcp;
+pub mod dns;
 pub mod guests;
 pub mod http;
 pub mod interrupt;

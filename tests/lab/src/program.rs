@@ -96,6 +96,16 @@ impl Program {
         let _ = self.start(options).wait_with_output();
     }
 
+    /// The same for somebody who is told the process' id as soon as it runs.
+    ///
+    /// # Panics
+    /// The program cannot be started.
+    pub fn run_known_to(&self, options: &Value, told: impl FnOnce(u32)) {
+        let child = self.start(options);
+        told(child.id());
+        let _ = child.wait_with_output();
+    }
+
     /// The same in check mode with a diff.
     #[must_use]
     pub fn check(&self, options: &Value) -> Outcome {

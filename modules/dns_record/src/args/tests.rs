@@ -35,9 +35,12 @@ fn wrong_arguments_are_told_without_asking_anybody() {
     assert_snapshot!(refusal(json!({"value": "0.0.0.0"})), @"option `value`: 0.0.0.0 is not the address of a host");
     assert_snapshot!(refusal(json!({"value": "fe80::1", "type": "A"})), @"option `value`: fe80::1 does not fit type A: that address needs type AAAA");
     assert_snapshot!(refusal(json!({"type": "AAAA"})), @"option `value`: 10.20.0.21 does not fit type AAAA: that address needs type A");
-    assert_snapshot!(refusal(json!({"type": "MX"})), @"option `type`: expected one of A, AAAA, found `MX`");
+    assert_snapshot!(refusal(json!({"type": "MX"})), @"option `type`: expected one of A, AAAA, CNAME, TXT, PTR, found `MX`");
     assert_snapshot!(refusal(json!({"description": "x".repeat(256)})), @"option `description`: OPNsense keeps 255 characters");
-    assert_snapshot!(refusal(json!({"api_secret": null})), @"missing required option `api_secret`");
+    assert_snapshot!(refusal(json!({"domain": null})), @"option `domain`: missing: the domain of the host");
+    assert_snapshot!(refusal(json!({"ttl": -1})), @"option `ttl`: expected 0 to 2147483647 seconds, found -1");
+    assert_snapshot!(refusal(json!({"type": "CNAME", "value": "db"})), @r#"option `value`: "db" is not a fully qualified domain name: expected a host name and a domain with a dot between them (like web01.example.net), found one label without a domain"#);
+    assert_snapshot!(refusal(json!({"type": "CNAME", "value": "db.example.net", "hostname": "@"})), @"option `hostname`: the domain itself cannot be an alias (RFC 1034, 3.6.2)");
 }
 
 #[test]
@@ -52,4 +55,42 @@ fn names_are_kept_in_one_form() {
     let args = checked(json!({"hostname": "Web01", "domain": "Example.NET."})).unwrap();
     assert_eq!(args.fqdn(), "web01.example.net");
     assert_eq!(checked(json!({"hostname": "*"})).unwrap().hostname, "*");
+}
+
+#[test]
+fn what_opnsense_cannot_keep_is_told() {
+    assert_snapshot!(refusal(json!({"type": "PTR", "value": "web01.example.net"})), @"option `type`: OPNsense keeps no PTR record by itself: it makes one for the first name of an address, with type A or AAAA");
+    assert_snapshot!(refusal(json!({"type": "TXT", "value": "say \"hi\""})), @"option `value`: Unbound's file on OPNsense would break at a quotation mark, an apostrophe, a backslash or a line break");
+    assert_snapshot!(refusal(json!({"type": "TXT", "value": "x".repeat(256)})), @"option `value`: OPNsense keeps 255 characters");
+    assert_snapshot!(refusal(json!({"type": "CNAME", "value": "db.example.net", "ttl": 60})), @"option `ttl`: an alias on OPNsense has the time to live of its host");
+}
+
+#[test]
+fn what_a_dns_server_needs_and_cannot_keep_is_told() {
+    let told = |options: Value| {
+        let mut server =
+            json!({"backend": "rfc2136", "dns_server": "ns1", "key_name": "anvil", "key_secret": "c2VjcmV0"});
+        server.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+        refusal(server)
+    };
+    assert_snapshot!(told(json!({"key_secret": null})), @"with `backend: rfc2136`, `key_secret` must be set");
+    assert_snapshot!(told(json!({"description": "front end"})), @"option `description`: a DNS server keeps none");
+    assert_snapshot!(told(json!({"apply": false})), @"option `apply`: an update of a DNS server is in effect at once");
+    assert_snapshot!(told(json!({"zone": "example.org"})), @"option `zone`: web01.example.net is not in the zone example.org");
+    assert_snapshot!(told(json!({"key_algorithm": "hmac-md5"})), @"option `key_algorithm`: expected one of hmac-sha256, hmac-sha384, hmac-sha512, found `hmac-md5`");
+    assert_snapshot!(told(json!({"hostname": "10.20.0.21", "type": "PTR", "value": "web01.example.net"})), @"option `domain`: the address in `hostname` says it already: leave it out");
+}
+
+#[test]
+fn names_of_other_things_than_hosts_are_taken() {
+    let name = |options: Value| checked(options).unwrap().fqdn();
+    assert_eq!(name(json!({"hostname": "_dmarc", "type": "TXT", "value": "v=DMARC1"})), "_dmarc.example.net");
+    assert_eq!(name(json!({"hostname": "@", "type": "TXT", "value": "v=spf1 -all"})), "example.net");
+    let server = json!({
+        "backend": "rfc2136", "dns_server": "ns1", "key_name": "anvil", "key_secret": "c2VjcmV0", "type": "PTR",
+        "hostname": "2001:db8::21", "domain": null, "value": "Web01.example.net.",
+    });
+    let ptr = checked(server).unwrap();
+    assert_eq!(ptr.fqdn(), reverse_name("2001:db8::21".parse().unwrap()));
+    assert_eq!(ptr.value.unwrap().as_str(), "web01.example.net");
 }

@@ -4,6 +4,7 @@
 
 mod faults;
 mod opnsense;
+mod rfc2136;
 
 use lab::opnsense::{Builder, KEY, OpnsenseDouble, Record, SECRET};
 use lab::program::{Program, with};

@@ -1,5 +1,9 @@
+use std::time::Duration;
+
+use deadline::{Deadline, Expired};
 use insta::{assert_json_snapshot, assert_snapshot};
-use lab::opnsense::{Privilege, Release, User};
+use lab::dns::Unbound;
+use lab::opnsense::{Privilege, Record, Release, User};
 use serde_json::{Value, json};
 
 use crate::{Site, firewall, record};
@@ -35,6 +39,8 @@ fn a_record_is_stored_applied_and_proved_then_left_alone() {
         "hostname": "web01",
         "domain": "example.net",
         "rr": "A",
+        "value": "10.20.0.21",
+        "ttl": null,
         "server": "10.20.0.21",
         "addptr": true,
         "enabled": true,
@@ -43,6 +49,7 @@ fn a_record_is_stored_applied_and_proved_then_left_alone() {
       },
       "ptr_name": "web01.example.net",
       "pending_apply": false,
+      "resolver": null,
       "read_back": {
         "held": [
           "record.enabled",
@@ -57,7 +64,7 @@ fn a_record_is_stored_applied_and_proved_then_left_alone() {
       },
       "changed": true,
       "api_calls": {
-        "GET": 8,
+        "GET": 9,
         "POST": 2
       }
     }
@@ -163,4 +170,130 @@ fn the_name_of_the_ptr_is_told() {
     let result = without.module.run(&without.web01(json!({"ptr": false}))).done();
     assert_eq!((&result["ptr_name"], &result["record"]["addptr"]), (&Value::Null, &json!(false)));
     assert!(without.live("PTR").is_empty());
+}
+
+#[test]
+fn an_alias_follows_its_host_on_every_release() {
+    for release in [Release::V25_1, Release::V25_7, Release::V26_7_2] {
+        let site = Site::new(firewall().release(release));
+        for value in ["10.20.0.21", "2001:db8::21"] {
+            let _ = site.module.run(&site.web01(json!({"value": value}))).done();
+        }
+        let _ = site.module.run(&site.web01(json!({"hostname": "db", "value": "10.20.0.31"}))).done();
+        let www = site.web01(json!({"hostname": "www", "type": "CNAME", "value": "web01.example.net."}));
+        let would = site.module.check(&www).done();
+        assert_eq!(
+            (&would["changed"], &would["record"]["value"]),
+            (&json!(true), &json!("web01.example.net"))
+        );
+        let result = site.module.run(&www).done();
+        assert_eq!(result["record"]["value"], "web01.example.net", "{release}");
+        let named = |rr: &str| -> Vec<String> {
+            let own = site.live(rr).into_iter().filter(|record| record.name == "www.example.net");
+            own.map(|record| record.value).collect()
+        };
+        assert_eq!(
+            (named("A"), named("AAAA")),
+            (vec!["10.20.0.21".to_owned()], vec!["2001:db8::21".to_owned()])
+        );
+        assert_eq!(site.module.run(&www).done()["changed"], false, "{release}");
+
+        let taken = site.module.run(&site.web01(json!({"hostname": "www", "value": "10.20.0.41"}))).failed();
+        assert_eq!(
+            (&taken["error_code"], &taken["holder"]),
+            (&json!("refused"), &json!("web01.example.net"))
+        );
+
+        let other = lab::program::with(&www, json!({"value": "db.example.net"}));
+        assert_eq!(site.module.run(&other).done()["changed"], true, "{release}");
+        assert_eq!((named("A"), named("AAAA")), (vec!["10.20.0.31".to_owned()], vec![]), "{release}");
+        let absent = lab::program::with(&www, json!({"state": "absent"}));
+        assert_eq!(site.module.run(&absent).done()["record"], Value::Null);
+        assert_eq!(named("A"), Vec::<String>::new(), "{release}");
+        assert_eq!(site.module.run(&absent).done()["changed"], false, "{release}");
+    }
+}
+
+#[test]
+fn an_alias_whose_answer_is_lost_is_one_alias() {
+    let site = Site::new(firewall());
+    let _ = site.module.run(&site.web01(json!({}))).done();
+    let www = site.web01(json!({"hostname": "www", "type": "CNAME", "value": "web01.example.net"}));
+    site.proxy.on("POST", "add_host_alias").first().lose_answer();
+    assert_eq!(site.module.run(&www).done()["changed"], true);
+    assert_eq!(site.live("A").len(), 2, "{:?}", site.live("A"));
+}
+
+#[test]
+fn a_text_needs_a_release_that_keeps_it() {
+    let spf = json!({"hostname": "@", "type": "TXT", "value": "v=spf1 -all"});
+    let old = Site::new(firewall().release(Release::V25_7));
+    assert_eq!(old.module.run(&old.web01(spf.clone())).failed()["error_code"], "refused");
+    assert!(old.proxy.writes().is_empty());
+    let site = Site::new(firewall().release(Release::V25_7_4));
+    assert_eq!(site.module.run(&site.web01(spf.clone())).done()["changed"], true);
+    assert_eq!(site.live("TXT"), [record("example.net", "TXT", "v=spf1 -all")]);
+    assert_eq!(site.module.run(&site.web01(spf)).done()["changed"], false);
+    let other = site.web01(json!({"hostname": "@", "type": "TXT", "value": "v=spf1 mx -all"}));
+    assert_eq!(site.module.run(&other).done()["record"]["value"], "v=spf1 mx -all");
+    assert_eq!(site.live("TXT").len(), 1);
+}
+
+#[test]
+fn a_time_to_live_is_kept() {
+    let site = Site::new(firewall());
+    let _ = site.module.run(&site.web01(json!({}))).done();
+    let result = site.module.run(&site.web01(json!({"ttl": 60}))).done();
+    assert_eq!((&result["changed"], &result["record"]["ttl"]), (&json!(true), &json!(60)));
+    assert_eq!(site.module.run(&site.web01(json!({}))).done()["changed"], false);
+}
+
+/// What the double's Unbound serves, served by a real one.
+#[test]
+fn a_real_unbound_is_asked_until_it_answers_what_is_stored() {
+    if !lab::present(lab::dns::installed(), "Unbound (unbound, bind9-dnsutils)") {
+        return;
+    }
+    let serve = |site: &Site, port| {
+        let line = |one: &Record| match one.rr.as_str() {
+            "PTR" => format!("local-data-ptr: \"{} {}\"", one.name, one.value),
+            rr => format!("local-data: \"{} {rr} {}\"", one.name, one.value),
+        };
+        let lines: Vec<String> = site.firewall.live_records().iter().map(line).collect();
+        Unbound::with_data(port, &lines).unwrap()
+    };
+    let site = Site::new(firewall());
+    let port = lab::dns::free_port().unwrap();
+    let asking = |options: Value| {
+        let resolver = json!({"resolver": "127.0.0.1", "resolver_port": port, "timeout": 30});
+        site.web01(lab::program::with(&resolver, options))
+    };
+    // Unbound starts only when OPNsense has applied the change: until then nothing answers.
+    let result = std::thread::scope(|scope| {
+        let run = scope.spawn(|| site.module.run(&asking(json!({}))).done());
+        let applied: Result<(), Expired> = Deadline::after(Duration::from_secs(20))
+            .poll(|| Ok((!site.firewall.live_records().is_empty()).then_some(())));
+        applied.unwrap();
+        let _unbound = serve(&site, port);
+        run.join().unwrap()
+    });
+    assert_eq!(
+        result["resolver"]["answers"],
+        json!([
+            {"name": "web01.example.net", "type": "A", "answer": ["10.20.0.21"]},
+            {"name": "21.0.20.10.in-addr.arpa", "type": "PTR", "answer": ["web01.example.net"]},
+        ])
+    );
+    // The next one still serves the old address: the run fails, and says so.
+    let stale = serve(&site, port);
+    let result = site.module.run(&asking(json!({"value": "10.20.0.31", "timeout": 4}))).failed();
+    assert_eq!(
+        (&result["error_code"], &result["expected"], &result["found"]),
+        (&json!("read_back_mismatch"), &json!("10.20.0.31"), &json!("10.20.0.21"))
+    );
+    drop(stale);
+    let _fresh = serve(&site, port);
+    assert_eq!(site.module.run(&asking(json!({"value": "10.20.0.31"}))).done()["changed"], false);
+    let stored = site.module.run(&asking(json!({"value": "10.20.0.41", "apply": false}))).done();
+    assert_eq!(stored["resolver"], Value::Null, "nobody is asked for what is not in effect");
 }

@@ -48,6 +48,8 @@ fn record(server: &str) -> HostOverrideRow {
         domain: "Example.net".into(),
         rr: "A".into(),
         server: server.parse().ok(),
+        text: String::new(),
+        ttl: None,
         description: String::new(),
         addptr: None,
     }

@@ -1,11 +1,13 @@
 //! Pure: from what is asked and what was seen to a refusal or the writes.
 
 use ansible_module::{Change, Failure, Plan};
+use dns_client::RecordType;
 use opnsense_api::HostOverrideRow;
 use serde_json::{Value, json};
 
+use super::alias;
+use super::observe::{self, Observed};
 use crate::args::{Args, State};
-use crate::observe::Observed;
 
 /// The change that stands for Unbound reading its configuration.
 pub(crate) const SERVICE: &str = "unbound.service";
@@ -14,12 +16,20 @@ pub(crate) const RECORD: &str = "record";
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub(crate) enum Action {
     Remove {
         uuid: String,
     },
     /// A new host override, or with a UUID the fields of one.
     Put {
+        uuid: Option<String>,
+        fields: Vec<(&'static str, String)>,
+    },
+    RemoveAlias {
+        uuid: String,
+    },
+    /// A new alias, or with a UUID the fields of one.
+    PutAlias {
         uuid: Option<String>,
         fields: Vec<(&'static str, String)>,
     },
@@ -29,6 +39,7 @@ pub enum Action {
 pub(crate) fn plan(args: &Args, observed: &Observed) -> Result<Plan<Action>, Failure> {
     let mut plan = Plan::new();
     match args.state {
+        _ if args.rr == RecordType::Cname => alias::plan(args, observed, &mut plan)?,
         State::Present => present(args, observed, &mut plan)?,
         State::Absent => observed.own(args).into_iter().for_each(|row| remove(row, &mut plan)),
     }
@@ -37,12 +48,18 @@ pub(crate) fn plan(args: &Args, observed: &Observed) -> Result<Plan<Action>, Fai
 }
 
 fn present(args: &Args, observed: &Observed, plan: &mut Plan<Action>) -> Result<(), Failure> {
-    if !args.ptr && !observed.knows_addptr {
+    if !args.ptr && args.rr.is_address() && !observed.knows_addptr {
         return Err(Failure::refused(
             "this OPNsense makes a PTR record for every address: `ptr: false` needs OPNsense 26.1.3",
         ));
     }
+    if args.rr == RecordType::Txt && !observed.knows_text {
+        return Err(Failure::refused("this OPNsense keeps no texts: a TXT record needs OPNsense 25.7.4"));
+    }
     let own = observed.own(args);
+    if let (true, Some(alias)) = (own.is_empty(), observed.aliases.first()) {
+        return Err(held_by_an_alias(args, observed, &alias.host));
+    }
     if own.len() > 1 && !args.repair_duplicates {
         return Err(duplicates(args, &own));
     }
@@ -72,9 +89,11 @@ fn asked(args: &Args, observed: &Observed) -> Vec<(&'static str, String)> {
         ("hostname", args.hostname.clone()),
         ("domain", args.domain.clone()),
         ("rr", args.rr.to_string()),
-        ("server", args.value.map(|value| value.to_string()).unwrap_or_default()),
     ];
-    if observed.knows_addptr {
+    let value = args.value.as_ref().map(ToString::to_string).unwrap_or_default();
+    fields.push((if args.rr == RecordType::Txt { "txtdata" } else { "server" }, value));
+    fields.extend(args.ttl.map(|ttl| ("ttl", ttl.to_string())));
+    if observed.knows_addptr && args.rr.is_address() {
         fields.push(("addptr", flag(args.ptr)));
     }
     fields.extend(args.description.clone().map(|text| ("description", text)));
@@ -89,6 +108,8 @@ pub(crate) fn text_of(row: &HostOverrideRow, field: &str) -> String {
         "domain" => row.domain.to_ascii_lowercase(),
         "rr" => row.rr.clone(),
         "server" => row.server.map(|server| server.to_string()).unwrap_or_default(),
+        "txtdata" => row.text.clone(),
+        "ttl" => row.ttl.map(|ttl| ttl.to_string()).unwrap_or_default(),
         "addptr" => u8::from(row.addptr != Some(false)).to_string(),
         _ => row.description.clone(),
     }
@@ -103,6 +124,8 @@ pub(crate) fn object(row: &HostOverrideRow) -> Value {
         "hostname": row.hostname,
         "domain": row.domain,
         "rr": row.rr,
+        "value": observe::value(row).map(|value| value.to_string()),
+        "ttl": row.ttl,
         "server": text_of(row, "server"),
         "addptr": row.addptr != Some(false),
         "enabled": row.enabled,
@@ -117,7 +140,8 @@ fn remove(row: &HostOverrideRow, plan: &mut Plan<Action>) {
 }
 
 fn duplicates(args: &Args, own: &[&HostOverrideRow]) -> Failure {
-    let values: Vec<String> = own.iter().map(|row| text_of(row, "server")).collect();
+    let values = own.iter().filter_map(|row| observe::value(row));
+    let values: Vec<String> = values.map(|value| value.to_string()).collect();
     let msg = format!(
         "{} has {} records of type {} ({}): remove all but one, or let `repair_duplicates: true` do it",
         args.fqdn(),
@@ -128,13 +152,24 @@ fn duplicates(args: &Args, own: &[&HostOverrideRow]) -> Failure {
     Failure::refused(msg).with("duplicates", own.iter().map(|row| object(row)).collect::<Vec<_>>())
 }
 
+fn held_by_an_alias(args: &Args, observed: &Observed, host: &str) -> Failure {
+    let holder =
+        observed.rows.iter().find(|row| row.uuid == host).map(HostOverrideRow::name).unwrap_or_default();
+    let msg = format!(
+        "{} is an alias of {holder} on OPNsense, so Unbound would answer both: remove it first, with type CNAME and `state: \
+         absent`",
+        args.fqdn()
+    );
+    Failure::refused(msg).with("holder", holder)
+}
+
 fn warn_of_another_ptr(args: &Args, observed: &Observed, plan: &mut Plan<Action>) {
-    let Some(name) = args.value.and_then(|value| observed.ptr_name(value)) else { return };
+    let Some(address) = args.address() else { return };
+    let Some(name) = observed.ptr_name(address) else { return };
     if args.ptr && !name.eq_ignore_ascii_case(&args.fqdn()) {
         plan.warn(format!(
-            "the PTR record of {} gives {name}, which stands before {} on OPNsense: it makes one for the first name of an \
+            "the PTR record of {address} gives {name}, which stands before {} on OPNsense: it makes one for the first name of an \
              address only",
-            args.value.map(|value| value.to_string()).unwrap_or_default(),
             args.fqdn()
         ));
     }

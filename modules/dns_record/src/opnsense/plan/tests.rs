@@ -1,5 +1,6 @@
 use ansible_module::{Arguments, Item};
 use insta::assert_snapshot;
+use opnsense_api::HostAlias;
 
 use super::*;
 
@@ -24,13 +25,15 @@ fn row(uuid: &str, hostname: &str, server: &str) -> HostOverrideRow {
         domain: "example.net".into(),
         rr: if server.contains(':') { "AAAA" } else { "A" }.into(),
         server: server.parse().ok(),
+        text: String::new(),
+        ttl: None,
         description: String::new(),
         addptr: Some(true),
     }
 }
 
 fn firewall(rows: Vec<HostOverrideRow>) -> Observed {
-    Observed { rows, knows_addptr: true, service: Some("running".into()), pending: false }
+    Observed { rows, knows_addptr: true, service: Some("running".into()), ..Observed::default() }
 }
 
 /// A plan as a person would tell it; a refusal as its sentence.
@@ -46,6 +49,9 @@ fn told(args: &Args, observed: &Observed) -> String {
                         Action::Remove { uuid } => format!("remove {uuid}"),
                         Action::Put { uuid: None, .. } => "add".into(),
                         Action::Put { uuid: Some(uuid), .. } => format!("change {uuid}"),
+                        Action::RemoveAlias { uuid } => format!("remove alias {uuid}"),
+                        Action::PutAlias { uuid: None, .. } => "add alias".into(),
+                        Action::PutAlias { uuid: Some(uuid), .. } => format!("change alias {uuid}"),
                         Action::Apply => "apply".into(),
                     };
                     let changes = step.changes.iter().filter(|one| !one.field.ends_with(']'));
@@ -207,4 +213,84 @@ fn a_disabled_unbound_is_refused() {
     remove u-1
     warning: not applied: Unbound is disabled on OPNsense
     ");
+}
+
+fn alias(uuid: &str, host: &str) -> HostAlias {
+    HostAlias {
+        uuid: uuid.into(),
+        enabled: true,
+        host: host.into(),
+        hostname: "www".into(),
+        domain: "example.net".into(),
+        description: String::new(),
+    }
+}
+
+fn www_with(options: Value) -> Args {
+    let mut www = json!({"hostname": "www", "type": "CNAME", "value": "web01.example.net"});
+    www.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+    web01_with(www)
+}
+
+#[test]
+fn an_alias_follows_every_address_of_its_host() {
+    let rows = vec![
+        row("u-1", "web01", "10.20.0.21"),
+        row("u-2", "web01", "2001:db8::21"),
+        row("u-3", "db", "10.20.0.31"),
+    ];
+    let seen = |aliases: Vec<HostAlias>| Observed { aliases, ..firewall(rows.clone()) };
+    assert_snapshot!(told(&www_with(json!({})), &seen(vec![])), @r#"
+    add alias alias.A.host: null -> "web01.example.net"
+    add alias alias.AAAA.host: null -> "web01.example.net"
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+    let right = seen(vec![alias("a-1", "u-1"), alias("a-2", "u-2")]);
+    assert_eq!(told(&www_with(json!({})), &right), "nothing");
+    let disabled = HostAlias { enabled: false, ..alias("a-1", "u-1") };
+    assert_snapshot!(told(&www_with(json!({})), &seen(vec![disabled, alias("a-2", "u-2")])), @r#"
+    change alias a-1 alias.A.host: "disabled" -> "web01.example.net"
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+    assert_snapshot!(told(&www_with(json!({"value": "db.example.net"})), &right), @r#"
+    change alias a-1 alias.A.host: "web01.example.net" -> "db.example.net"
+    remove alias a-2
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+    assert_snapshot!(told(&www_with(json!({"state": "absent", "value": null})), &right), @r#"
+    remove alias a-1
+    remove alias a-2
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+}
+
+#[test]
+fn an_alias_and_a_host_of_one_name_are_refused() {
+    let rows = vec![row("u-1", "web01", "10.20.0.21"), row("u-2", "www", "10.20.0.22")];
+    assert_snapshot!(told(&www_with(json!({})), &firewall(rows.clone())), @"refused: www.example.net is a host override of type A itself, so it cannot be an alias: remove it first");
+    assert_snapshot!(told(&www_with(json!({"value": "db.example.net", "hostname": "w"})), &firewall(rows.clone())), @"refused: db.example.net is no enabled host override with an address on OPNsense, and an alias there can only follow one: add db.example.net first, or give w.example.net an A record of its own");
+    let held = Observed { aliases: vec![alias("a-1", "u-1")], ..firewall(rows[..1].to_vec()) };
+    assert_snapshot!(told(&web01_with(json!({"hostname": "www", "value": "10.20.0.22"})), &held), @"refused: www.example.net is an alias of web01.example.net on OPNsense, so Unbound would answer both: remove it first, with type CNAME and `state: absent`");
+}
+
+#[test]
+fn a_text_and_a_time_to_live_are_fields_like_others() {
+    let text = web01_with(json!({"type": "TXT", "value": "v=spf1 -all", "ttl": 60}));
+    let knows_text = Observed { knows_text: true, ..firewall(vec![]) };
+    assert_snapshot!(told(&text, &knows_text), @r#"
+    add record.enabled: null -> "1" record.hostname: null -> "web01" record.domain: null -> "example.net" record.rr: null -> "TXT" record.txtdata: null -> "v=spf1 -all" record.ttl: null -> "60"
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
+    assert_snapshot!(told(&text, &firewall(vec![])), @"refused: this OPNsense keeps no texts: a TXT record needs OPNsense 25.7.4");
+    let observed = firewall(vec![row("u-1", "web01", "10.20.0.21")]);
+    assert_snapshot!(told(&web01_with(json!({"ttl": 60})), &observed), @r#"
+    change u-1 record.ttl: "" -> "60"
+    -- gate --
+    apply unbound.service: "running without the stored change" -> "running"
+    "#);
 }

@@ -5,6 +5,7 @@
 mod faults;
 mod opnsense;
 mod rfc2136;
+mod role;
 
 use lab::opnsense::{Builder, KEY, OpnsenseDouble, Record, SECRET};
 use lab::program::{Program, with};

@@ -41,7 +41,8 @@ impl Controller {
         let built = ["dns_record", "opnsense_reconfigure"]
             .map(|name| Path::new(env!("CARGO_BIN_EXE_dns_record")).with_file_name(name));
         let complete = ansible_playbook.exists() && built.iter().all(|path| path.exists());
-        if !lab::present(complete, "what this test needs (.venv of make setup, the binaries of cargo build)") {
+        if !lab::present(complete, "what this test needs (.venv of make setup, the binaries of cargo build)")
+        {
             return None;
         }
         let directory = tempfile::Builder::new().prefix("lab-role-").tempdir().unwrap();
@@ -166,7 +167,8 @@ fn hosts_get_their_names_on_opnsense_and_the_resolver_has_to_answer_them() {
     assert!(changed_hosts(&output) > 0 && site.proxy.writes().is_empty(), "{output}");
     let output = controller.done(&variables, addresses, &[]);
     assert_eq!(changed_hosts(&output), 2, "{output}");
-    let named = [record("web01.example.net", "A", "10.20.0.21"), record("web02.example.net", "A", "10.20.0.22")];
+    let named =
+        [record("web01.example.net", "A", "10.20.0.21"), record("web02.example.net", "A", "10.20.0.22")];
     assert!(named.iter().all(|one| site.live("A").contains(one)), "{:?}", site.live("A"));
     let reconfigures = site.proxy.writes().iter().filter(|one| one.path.contains("reconfigure")).count();
     assert_eq!(reconfigures, 1, "once for the batch");

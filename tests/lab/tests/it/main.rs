@@ -12,4 +12,5 @@ mod proxy;
 mod pve;
 mod secrets;
 mod site;
+mod targets;
 mod wrong_inputs;

@@ -17,6 +17,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/homelab-anvil
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export CARGO_BUILD_TARGET := $(ARCH)-unknown-linux-musl
 export ANVIL_ZIG := $(CARGO_TARGET_DIR)/zig
+export ANVIL_BENCH := $(CACHE)/bench
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Another collections path in the environment would win over ansible.cfg.
@@ -78,7 +79,7 @@ dist: ## the release tarball for both architectures, small; fails over 20 MB
 	@.ci/package .
 
 .PHONY: bench
-bench: rebuild ## milliseconds a task, ours against a Python module, over ssh to this machine
+bench: rebuild ## our modules and others' side by side: requests, wall time, CPU time, as ratios
 	@.ci/bench
 
 .PHONY: clean

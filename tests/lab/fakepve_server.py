@@ -23,7 +23,7 @@ from fakepve import FakePve
 from fakepve.lxc import format_size, parse_size
 from fakepve.model import PveError, TaskError
 from fakepve.qemu import DRIVE_KEY, drives_of, is_cdrom, join_drive, split_drive, volume_ref, with_mac
-from fakepve.server import ok, params
+from fakepve.server import ok
 
 # What PVE answers as a number, whatever it was sent as.
 INTEGERS = ('balloon', 'cores', 'cpuunits', 'numa', 'onboot', 'protection', 'shares', 'sockets', 'vcpus')
@@ -109,7 +109,7 @@ class LabPve(FakePve):
             changes[key] = with_mac(changes[key])
         for key in [key for key in changes if DRIVE_KEY.match(key)]:
             self._qm_check_drive(user, vm.vmid, None, key, changes[key], None)
-            changes[key], _ = self._qm_new_drive(vm.vmid, key, changes[key], None)
+            changes[key] = self._qm_new_drive(vm.vmid, key, changes[key], None)[0]
         detached = self._detached(vm, changes)
         await super()._apply_config(vm, user, changes)
         for volume in detached:

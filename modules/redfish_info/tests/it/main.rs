@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lab::program::{Program, with};
+use lab::proxy::Proxy;
 use lab::redfish::{PASSWORD, RedfishDouble, Tree};
 use serde_json::{Value, json};
 
@@ -122,6 +123,21 @@ fn of_several_systems_all_are_told_or_the_one_asked_for() {
     let result = read(Tree::two_systems(), json!({"system_id": "7"})).1.failed();
     assert_eq!(result["error_code"], "refused");
     assert!(result["msg"].as_str().unwrap().contains("there are: 1 (SKU"), "{result}");
+}
+
+#[test]
+fn a_part_that_the_bmc_cannot_tell_takes_nothing_away_from_the_others() {
+    let double = RedfishDouble::builder(Tree::plain()).start();
+    let proxy = Proxy::to(&double.url()).tls().start();
+    let broken = r#"{"error": {"code": "Base.1.0.GeneralError", "message": "no such luck"}}"#;
+    proxy.on("GET", "/Systems/1/Storage").answer(500, "INTERNAL SERVER ERROR", broken);
+    let reach = json!({"api_host": proxy.host(), "api_port": proxy.port(), "ca_path": proxy.ca_path()});
+    let result = Program::new(env!("CARGO_BIN_EXE_redfish_info")).run(&with(&double.options(), reach)).done();
+    let system = &result["systems"][0];
+    assert_eq!((&system["disks"], &system["nics"][0]["id"]), (&json!(null), &json!("1")));
+    assert_eq!(system["virtual_media"][1]["id"], "2");
+    let warning = result["warnings"][0].as_str().unwrap();
+    assert!(warning.starts_with("disks cannot be read: ") && warning.contains("500"), "{warning}");
 }
 
 #[test]

@@ -33,7 +33,11 @@ pub fn guard_table() -> Table {
             .doc("Serial numbers and service tags of servers that must never be touched."),
         Opt::list("refuse_addresses", Kind::Str)
             .default(Vec::<String>::new())
-            .doc("Names and addresses of BMCs that must never be talked to."),
+            .doc(
+                "Names and addresses of BMCs that must never be talked to. The BMC of the machine that the module runs on is \
+                 one of them, as far as the machine knows it: from its firmware (SMBIOS host interface) and from \
+                 C(ipmitool lan print), both for root only.",
+            ),
         Opt::list("refuse_macs", Kind::Str).default(Vec::<String>::new()).doc(
             "MAC addresses of network cards; a server that has one of them is never touched. A BMC that does not tell \
              its server's cards is refused unless O(serial) matches.",

@@ -4,18 +4,22 @@ use std::net::IpAddr;
 use host::Host;
 use net_types::MacAddress;
 
+use crate::own_bmc;
 use crate::serial::Serial;
 
 /// What the machine that runs this is known by.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     pub addresses: Vec<IpAddr>,
+    /// Where its own BMC listens.
+    pub bmc_addresses: Vec<IpAddr>,
     pub macs: Vec<MacAddress>,
     pub serials: Vec<Serial>,
 }
 
 impl Machine {
-    /// This machine. Its serials can only be read by root; others go by addresses and network cards.
+    /// This machine. Its serials and its BMC's addresses can only be read by root; others go by addresses and network
+    /// cards.
     #[must_use]
     pub fn local() -> Self {
         let interfaces = pnet_datalink::interfaces();
@@ -27,10 +31,11 @@ impl Machine {
         }
     }
 
-    /// Network cards and serials, from the kernel's files.
+    /// Network cards, serials and BMC, from the kernel's files.
     #[must_use]
     pub fn of(host: &Host) -> Self {
-        Self { addresses: Vec::new(), macs: macs(host), serials: serials(host) }
+        let bmc_addresses = own_bmc::addresses(host);
+        Self { addresses: Vec::new(), bmc_addresses, macs: macs(host), serials: serials(host) }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Which server may be switched or booted through its BMC, and which never.
 //!
 //! The guard fails closed: a server that does not say who it is, is refused. The machine that runs all this is
-//! always refused, by its addresses, network cards and serials.
+//! always refused, by its addresses, its BMC's, its network cards and serials.
 
 mod here;
+mod own_bmc;
 mod serial;
 
 use std::fmt;
@@ -84,6 +85,12 @@ impl Guard {
             return refuse(
                 "this_machine",
                 format!("{name}: refused: {address} is an address of the machine this runs on"),
+            );
+        }
+        if let Some(address) = addresses.iter().find(|address| self.here.bmc_addresses.contains(address)) {
+            return refuse(
+                "this_machine",
+                format!("{name}: refused: {address} is the BMC of the machine this runs on"),
             );
         }
         Ok(())
@@ -197,6 +204,7 @@ mod tests {
             lists_required: true,
             here: Machine {
                 addresses: vec!["192.0.2.1".parse().unwrap()],
+                bmc_addresses: vec!["192.0.2.7".parse().unwrap()],
                 serials: serials(&["HERE777"]),
                 macs: macs(&["00:aa:00:aa:00:aa"]),
             },
@@ -247,6 +255,9 @@ mod tests {
         let refused = |address: &str| guard().check_addresses("bmc1", &[address.parse().unwrap()]);
         assert_eq!(refused("192.0.2.9").unwrap_err().rule, "refuse_addresses");
         assert_eq!(refused("192.0.2.1").unwrap_err().rule, "this_machine");
+        let own_bmc = refused("192.0.2.7").unwrap_err();
+        assert_eq!(own_bmc.rule, "this_machine");
+        assert!(own_bmc.message.contains("the BMC of the machine this runs on"), "{own_bmc}");
         assert_eq!(refused("192.0.2.2"), Ok(()));
     }
 

@@ -1,7 +1,8 @@
-//! IPMI for tests: the real `ipmitool` with OpenIPMI's simulator behind it, or a scripted one.
+//! IPMI for tests: the real `ipmitool` with OpenIPMI's simulator or pyghmi's behind it, or a scripted one.
 //!
 //! `ipmi_sim` has a FRU, and power and boot device by way of a script. It speaks cipher suite 3 only, and of the boot
-//! flags it keeps nothing but the device ([`Tool::RealWithFlags`] adds the rest).
+//! flags it keeps nothing but the device ([`Tool::RealWithFlags`] adds the rest). pyghmi's `fakebmc` keeps power and boot
+//! device by itself, drops the UEFI flag, and has no FRU ([`Tool::RealWithFru`] adds a serial).
 
 use std::fs;
 use std::net::UdpSocket;
@@ -32,13 +33,29 @@ pub enum Tool<'a> {
     Real,
     /// The real one; flags that the simulator dropped read back as set.
     RealWithFlags,
+    /// The real one; the FRU has the product serial SIM0001.
+    RealWithFru,
     /// One that does what this shell script says for a call `$*`.
     Scripted(&'a str),
 }
 
-/// A directory for PATH with an `ipmitool` that logs its calls.
+/// A directory for PATH with an `ipmitool` that logs its calls. Whatever a test does with it, it panics when it is dropped if
+/// a call would have taken the power from a server by force.
 #[derive(Debug)]
 pub struct Tools(TempDir);
+
+impl Drop for Tools {
+    /// # Panics
+    /// `ipmitool` was asked for what takes the power away or restarts a server.
+    fn drop(&mut self) {
+        let forced = ["power off", "power cycle", "power reset", "power diag", "chassis power down"];
+        let calls: Vec<String> =
+            self.log().into_iter().filter(|call| forced.iter().any(|force| call.contains(force))).collect();
+        if !std::thread::panicking() {
+            assert!(calls.is_empty(), "what no BMC may ever be asked for was asked for: {calls:#?}");
+        }
+    }
+}
 
 impl Tools {
     /// # Panics
@@ -49,6 +66,7 @@ impl Tools {
         let program = match tool {
             Tool::Real => "tests/lab/ipmitool_logged",
             Tool::RealWithFlags => "tests/lab/ipmitool_with_flags",
+            Tool::RealWithFru => "tests/lab/ipmitool_with_fru",
             Tool::Scripted(_) => "module_utils/ipmi/tests/ipmitool",
         };
         symlink(crate::checkout().join(program), directory.path().join("ipmitool")).expect("a link");
@@ -76,6 +94,104 @@ impl Tools {
     pub fn writes(&self) -> Vec<String> {
         let reads = ["power status", "fru print", "bootparam get"];
         self.log().into_iter().filter(|call| !reads.iter().any(|read| call.contains(read))).collect()
+    }
+}
+
+/// Waits until a BMC on loopback answers.
+fn wait_for(port: u16, password: &str) -> Result<()> {
+    let port = port.to_string();
+    let how =
+        ["-I", "lanplus", "-H", "localhost", "-U", USER, "-E", "-C", "3", "-N", "1", "-R", "1", "-p", &port];
+    let answers = || {
+        let output = Command::new("/usr/bin/ipmitool")
+            .args(how)
+            .args(["power", "status"])
+            .env("IPMI_PASSWORD", password)
+            .env("IPMITOOL_PASSWORD", password)
+            .output();
+        let said = output.is_ok_and(|output| output.stdout.starts_with(b"Chassis Power is"));
+        Ok::<_, Expired>(said.then_some(()))
+    };
+    let started = Deadline::after(Duration::from_secs(20)).poll(answers);
+    ensure!(started.is_ok(), "it does not answer on port {port}");
+    Ok(())
+}
+
+/// pyghmi's `fakebmc`, written by others than we: a server that is off.
+#[derive(Debug)]
+pub struct FakeBmc {
+    child: Child,
+    port: u16,
+    directory: TempDir,
+}
+
+impl Drop for FakeBmc {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// It listens on every address otherwise.
+const FAKEBMC: &str = "
+import functools, sys
+import pyghmi.cmd.fakebmc as fakebmc, pyghmi.ipmi.bmc as bmc
+bmc.Bmc.__init__ = functools.partialmethod(bmc.Bmc.__init__, address='::ffff:127.0.0.1')
+sys.exit(fakebmc.main())
+";
+/// The one account it has, with [`USER`].
+const FAKEBMC_PASSWORD: &str = "password";
+
+impl FakeBmc {
+    /// Whether pyghmi and `ipmitool` are installed.
+    #[must_use]
+    pub fn installed() -> bool {
+        let has_pyghmi = crate::pve::python().is_ok_and(|python| {
+            let import =
+                Command::new(python).args(["-c", "import pyghmi.cmd.fakebmc"]).stderr(Stdio::null()).status();
+            import.is_ok_and(|status| status.success())
+        });
+        has_pyghmi && Path::new("/usr/bin/ipmitool").exists()
+    }
+
+    /// # Panics
+    /// When it does not start: a test has nothing to go on with.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::try_start().unwrap_or_else(|error| panic!("fakebmc: {error:#}"))
+    }
+
+    fn try_start() -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let port = UdpSocket::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(crate::pve::python()?)
+            .args(["-u", "-c", FAKEBMC, "--port", &port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(fs::File::create(directory.path().join("said"))?)
+            .stderr(Stdio::null())
+            .spawn()
+            .context("starting fakebmc")?;
+        let bmc = Self { child, port, directory };
+        wait_for(port, FAKEBMC_PASSWORD)?;
+        Ok(bmc)
+    }
+
+    /// The options by which a module reaches it.
+    #[must_use]
+    pub fn options(&self) -> Value {
+        json!({
+            "api_host": "localhost", "api_port": self.port, "api_user": USER, "api_password": FAKEBMC_PASSWORD,
+            "timeout": 60, "_ansible_inject_invocation": false,
+        })
+    }
+
+    /// What happened to its server, in its words: `powered on`, `politely shut down the system`.
+    #[must_use]
+    pub fn done(&self) -> Vec<String> {
+        let said = fs::read_to_string(self.directory.path().join("said")).unwrap_or_default();
+        said.lines().map(str::to_owned).collect()
     }
 }
 
@@ -136,37 +252,8 @@ impl IpmiSim {
             .spawn()
             .context("starting ipmi_sim")?;
         let sim = Self { child, port, directory };
-        let answers = || Ok::<_, Expired>(sim.answers().then_some(()));
-        let started = Deadline::after(Duration::from_secs(15)).poll(answers);
-        ensure!(started.is_ok(), "it does not answer on port {port}");
+        wait_for(port, PASSWORD)?;
         Ok(sim)
-    }
-
-    fn answers(&self) -> bool {
-        let port = self.port.to_string();
-        let output = Command::new("/usr/bin/ipmitool")
-            .args([
-                "-I",
-                "lanplus",
-                "-H",
-                "localhost",
-                "-p",
-                &port,
-                "-U",
-                USER,
-                "-E",
-                "-C",
-                "3",
-                "-N",
-                "1",
-                "-R",
-                "1",
-            ])
-            .args(["power", "status"])
-            .env("IPMI_PASSWORD", PASSWORD)
-            .env("IPMITOOL_PASSWORD", PASSWORD)
-            .output();
-        output.is_ok_and(|output| output.stdout.starts_with(b"Chassis Power is"))
     }
 
     /// The options by which a module reaches it.

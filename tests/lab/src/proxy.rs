@@ -33,6 +33,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::redfish;
 use crate::tls::{Certificate, trust_anything};
 
 /// One request as the proxy saw it, with what the client got.
@@ -63,6 +64,12 @@ impl Exchange {
         let last = self.path.rsplit('/').next().unwrap_or_default();
         let searches = self.path.split('/').any(|part| part.starts_with("search"));
         !searches && last != "ticket" && !self.is_kea_read()
+    }
+
+    /// A POST to Redfish's reset other than On, GracefulShutdown and PushPowerButton.
+    fn is_forced_reset(&self) -> bool {
+        let body = serde_json::from_str(&self.body).unwrap_or_default();
+        self.method == "POST" && self.path.ends_with("/ComputerSystem.Reset") && !redfish::is_gentle(&body)
     }
 
     fn is_kea_read(&self) -> bool {
@@ -149,6 +156,8 @@ impl Rule {
 #[derive(Default)]
 struct Shared {
     log: Mutex<Vec<Exchange>>,
+    /// Resets of a server that are not gentle; no test may forget them.
+    resets: Mutex<Vec<String>>,
     rules: Mutex<Vec<Rule>>,
     connections: AtomicUsize,
 }
@@ -176,6 +185,9 @@ impl Shared {
             answer: String::new(),
         };
         let number = exchange.number;
+        if exchange.is_forced_reset() {
+            lock(&self.resets).push(format!("{} {} {}", exchange.method, exchange.path, exchange.body));
+        }
         log.push(exchange);
         let writes = log.iter().filter(|seen| seen.is_write()).count();
         let exchange = &log[number - 1];
@@ -319,7 +331,7 @@ impl ProxyBuilder {
     }
 }
 
-/// A running proxy.
+/// A running proxy. Whatever a test does with it, it panics when it is dropped if it ever carried a forced reset of a server.
 pub struct Proxy {
     address: SocketAddr,
     certificate: Option<Certificate>,
@@ -439,6 +451,10 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let resets = lock(&self.shared.resets).clone();
+            assert!(resets.is_empty(), "what no BMC may ever be asked for was asked for: {resets:#?}");
+        }
         if let Some(runtime) = self.runtime.take() {
             // A callback may still block in a test that failed.
             runtime.shutdown_background();

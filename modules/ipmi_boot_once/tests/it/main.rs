@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use lab::ipmi::{IpmiSim, PASSWORD, Tool, Tools};
+use lab::ipmi::{FakeBmc, IpmiSim, PASSWORD, Tool, Tools};
 use lab::program::{Outcome, Program, with};
 use serde_json::{Value, json};
 
@@ -77,6 +77,38 @@ fn with_the_real_ipmitool_another_server_and_a_wrong_password_are_refused() {
     assert_eq!(outcome.failed()["error_code"], "unreachable");
     assert_eq!(controller.tools.writes(), [] as [&str; 0]);
     assert_eq!(sim.done(), [] as [&str; 0]);
+}
+
+fn fakebmc() -> Option<FakeBmc> {
+    lab::present(FakeBmc::installed(), "ipmitool and pyghmi (make test)").then(FakeBmc::start)
+}
+
+#[test]
+fn a_bmc_without_a_fru_is_refused_with_reads_alone() {
+    let Some(bmc) = fakebmc() else { return };
+    let controller = Controller::new(Tool::Real);
+    let result = controller.module.run(&pxe(&bmc.options(), json!({}))).failed();
+    assert_eq!((&result["error_code"], &result["guard"]), (&json!("refused"), &json!("unknown_serial")));
+    assert_eq!((controller.tools.writes(), bmc.done()), (vec![], vec![]));
+}
+
+#[test]
+fn a_bmc_that_drops_the_uefi_flag_never_starts_its_server_and_boots_it_without() {
+    let Some(bmc) = fakebmc() else { return };
+    let controller = Controller::new(Tool::RealWithFru);
+    let dropped = controller.module.run(&pxe(&bmc.options(), json!({}))).failed();
+    assert_eq!(
+        (&dropped["error_code"], &dropped["field"]),
+        (&json!("read_back_mismatch"), &json!("boot_flags.efi"))
+    );
+    assert_eq!(bmc.done(), [""; 0], "not started");
+
+    let legacy = pxe(&bmc.options(), json!({"efi": false}));
+    let made = controller.module.run(&legacy).done();
+    assert_eq!((&made["changed"], &made["server"]["power"]), (&json!(true), &json!("on")));
+    let again = controller.module.run(&legacy).failed();
+    assert!(again["msg"].as_str().unwrap().contains("already on"), "{again}");
+    assert_eq!(bmc.done(), ["powered on"]);
 }
 
 /// Says what a BMC with a server that is off says; `FLAGS` are its boot flags, `SERIAL` its serial.

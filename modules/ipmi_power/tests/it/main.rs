@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use lab::ipmi::{IpmiSim, PASSWORD, Tool, Tools};
+use lab::ipmi::{FakeBmc, IpmiSim, PASSWORD, Tool, Tools};
 use lab::program::{Outcome, Program, with};
 use serde_json::{Value, json};
 
@@ -51,6 +51,23 @@ fn on_and_gently_off_and_each_only_once() {
         assert_eq!(site.sim.power(), state);
     }
     assert!(site.tools.log().iter().all(|call| !call.contains(PASSWORD)), "no password in an argument");
+}
+
+#[test]
+fn with_pyghmis_bmc_it_is_on_and_gently_off() {
+    if !lab::present(FakeBmc::installed(), "ipmitool and pyghmi (make test)") {
+        return;
+    }
+    let bmc = FakeBmc::start();
+    let tools = Tools::new(Tool::RealWithFru);
+    let module = Program::new(env!("CARGO_BIN_EXE_ipmi_power")).env("PATH", tools.path());
+    for state in ["on", "off"] {
+        let options = with(&bmc.options(), json!({"serial": "SIM0001", "state": state}));
+        assert_eq!(module.check(&options).done()["changed"], true);
+        assert_eq!(module.run(&options).done()["changed"], true);
+        assert_eq!(module.run(&options).done()["changed"], false);
+    }
+    assert_eq!(bmc.done(), ["powered on", "politely shut down the system"]);
 }
 
 #[test]

@@ -113,11 +113,8 @@ impl Logged {
         let is_reset = self.path.ends_with("ComputerSystem.Reset");
         match self.method.as_str() {
             "GET" => None,
-            "POST" if is_reset => {
-                let kind = self.body["ResetType"].as_str().unwrap_or_default();
-                let gentle = ["On", "GracefulShutdown", "PushPowerButton"].contains(&kind);
-                (!gentle).then_some("a reset that is neither On, GracefulShutdown nor PushPowerButton")
-            }
+            "POST" if is_reset => (!is_gentle(&self.body))
+                .then_some("a reset that is neither On, GracefulShutdown nor PushPowerButton"),
             "POST" => {
                 let known =
                     ["/Sessions", "/Actions/VirtualMedia.InsertMedia", "/Actions/VirtualMedia.EjectMedia"];
@@ -135,6 +132,12 @@ impl Logged {
             _ => Some("an unknown method"),
         }
     }
+}
+
+/// Whether the body of a reset takes the power from nobody and restarts nothing.
+pub(crate) fn is_gentle(body: &Value) -> bool {
+    let kind = body["ResetType"].as_str().unwrap_or_default();
+    ["On", "GracefulShutdown", "PushPowerButton"].contains(&kind)
 }
 
 /// How a double is to be started.

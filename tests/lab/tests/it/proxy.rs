@@ -152,3 +152,22 @@ fn raw(proxy: &Proxy, request_line: &str) -> String {
     stream.read_to_string(&mut answer).unwrap();
     answer
 }
+
+#[test]
+fn a_forced_reset_of_a_server_is_never_forgotten() {
+    let upstream = Proxy::to("http://127.0.0.1:1").start();
+    let reset = |kind: &str| {
+        let path = "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset";
+        let body = format!(r#"{{"ResetType": "{kind}"}}"#);
+        let proxy = Proxy::to(&upstream.url()).start();
+        proxy.on("POST", "/").answer(204, "No Content", "");
+        let _ = request(&proxy.url(), "POST", path, &[], &body);
+        proxy.forget();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(proxy))).is_ok()
+    };
+    for (kind, passes) in
+        [("On", true), ("GracefulShutdown", true), ("ForceOff", false), ("GracefulRestart", false)]
+    {
+        assert_eq!(reset(kind), passes, "{kind}");
+    }
+}

@@ -33,7 +33,7 @@ use Life::{Altered, Looks, Made, Once, Removed};
 const ON_ALREADY: &str = "the server is already on";
 
 /// The folders of `tests/integration/targets`; those of roles begin with `role_`.
-const TARGETS: [(&str, Life); 19] = [
+const TARGETS: [(&str, Life); 20] = [
     ("anvil_ping", Looks),
     ("dns_record", Removed),
     ("ipmi_boot_once", Once(ON_ALREADY)),
@@ -48,6 +48,7 @@ const TARGETS: [(&str, Life); 19] = [
     ("ssh_ready", Made),
     ("vm_identity", Made),
     ("role_bmc_boot_once", Once(ON_ALREADY)),
+    ("role_bmc_boot_once_ipmi", Once(ON_ALREADY)),
     ("role_dhcp_reservation", Altered),
     ("role_dns_host", Altered),
     ("role_guest_ready", Made),
@@ -98,7 +99,7 @@ impl Site {
             "redfish_virtual_media",
             "role_bmc_boot_once",
         ];
-        let sims = ["ipmi_boot_once", "ipmi_power"].map(|name| (name, IpmiSim::start("SIM0001", true)));
+        let sims = ["ipmi_boot_once", "ipmi_power", "role_bmc_boot_once_ipmi"].map(|name| (name, IpmiSim::start("SIM0001", true)));
         let guest = Guest::builder("target-guest", Ipv4Addr::new(127, 20, 30, 120), lab.guest_port())
             .authorized_keys(&lab.key().public)
             .root_size_gib(64)
@@ -221,7 +222,9 @@ fn every_target_lives_its_life() {
 
     assert_eq!(site.bmcs["redfish_boot_once"].boots(), ["Pxe"]);
     assert_eq!(site.bmcs["role_bmc_boot_once"].boots(), ["Pxe"]);
-    assert_eq!(site.sims["ipmi_boot_once"].done(), ["boot pxe", "power 1"]);
+    for name in ["ipmi_boot_once", "role_bmc_boot_once_ipmi"] {
+        assert_eq!(site.sims[name].done(), ["boot pxe", "power 1"], "{name}");
+    }
 }
 
 fn names(folder: &Path) -> BTreeSet<String> {

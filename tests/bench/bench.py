@@ -103,16 +103,17 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def wait_for(port: int) -> None:
+def wait_until(holds: Callable[[], bool]) -> None:
     until = time.monotonic() + 60
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.05)
+    while not holds():
+        if time.monotonic() > until:
+            raise SystemExit("a server of the bench does not get ready")
+        time.sleep(0.05)
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def ansible_alone(folder: Path) -> Cost:
@@ -171,6 +172,16 @@ def proxmox(folder: Path, root: Path, tools: Path, certificate: tuple[Path, Path
 
 # ------------------------------------------------------------------ a server behind the sushy-tools emulator
 
+# Its fake servers take a random time of up to eleven seconds to switch; here always the shortest, at most one. Our module
+# waits until the server is on, the other does not.
+EMULATOR = """
+import random, sys
+random.randint = lambda low, high: low
+from sushy_tools.emulator.main import main
+sys.exit(main())
+"""
+
+
 class CompletingProxy(Proxy):
     """Adds what the emulator lacks and our modules insist on: a serial, and an override for once that is used up."""
 
@@ -191,18 +202,22 @@ class CompletingProxy(Proxy):
         return json.dumps(system).encode()
 
     def power_off(self) -> None:
-        """The servers' other side: nobody's module does this."""
-        system = json.loads(self.ask("GET", "/redfish/v1/Systems", {}, b"").read())["Members"][0]["@odata.id"]
+        """The server's other side: nobody's module does this."""
+        def get(path: str) -> dict:
+            return json.loads(self.ask("GET", path, {}, b"").read())
+
+        system = get("/redfish/v1/Systems")["Members"][0]["@odata.id"]
         body, headers = b'{"ResetType": "ForceOff"}', {"Content-Type": "application/json"}
         self.ask("POST", f"{system}/Actions/ComputerSystem.Reset", headers, body).read()
+        wait_until(lambda: get(system)["PowerState"] == "Off")
 
 
 def redfish(folder: Path, tools: Path, certificate: tuple[Path, Path], start: Cost) -> None:
     theirs = f"community.general {collection_version('general')}"
     port = free_port()
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": {**os.environ, "TMPDIR": str(folder)}}
-    with child(tools / "sushy-emulator", "--fake", "-i", "127.0.0.1", "-p", port, **silent):
-        wait_for(port)
+    with child(tools / "python", "-c", EMULATOR, "--fake", "-i", "127.0.0.1", "-p", port, **silent):
+        wait_until(lambda: listens(port))
         proxy = CompletingProxy(f"127.0.0.1:{port}", certificate)
         variables = {"api_port": proxy.port, "ca_path": str(certificate[0])}
         for job, name in (("Redfish: what a server is", "info"), ("Redfish: boot once from the network, switched on", "boot")):
@@ -250,7 +265,7 @@ Subsystem sftp internal-sftp
     (folder / "hosts").write_text("".join(f"{address} {common}\n" for address in addresses))
     program = shutil.which("sshd") or "/usr/sbin/sshd"
     with child(program, "-D", "-q", "-f", folder / "sshd_config"):
-        wait_for(port)
+        wait_until(lambda: listens(port))
         try:
             yield ("--inventory", str(folder / "hosts"))
         finally:

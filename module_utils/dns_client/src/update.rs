@@ -167,3 +167,60 @@ fn empty(name: &Name, rr: rr::RecordType, class: DNSClass) -> Record<RData> {
     record.dns_class = class;
     record
 }
+
+#[cfg(test)]
+mod tests {
+    use hickory_proto::rr::TSigResponseContext;
+
+    use super::*;
+    use crate::key::Algorithm;
+
+    const NOW: u64 = 1_700_000_000;
+
+    fn key() -> Key {
+        Key::new("anvil", Algorithm::HmacSha256, &"c2VjcmV0".into()).unwrap()
+    }
+
+    /// What a refusal with this error in its signature is understood as.
+    fn told(error: TsigError, other: Vec<u8>) -> String {
+        let key = key();
+        let mut answer = Message::error_msg(7, OpCode::Update, ResponseCode::NotAuth);
+        let context = TSigResponseContext::new(7, NOW, key.signer.clone(), Vec::new(), None);
+        let mut signature = context.sign(&answer.to_vec().unwrap()).unwrap();
+        signature.data.error = Some(error);
+        signature.data.other = other;
+        answer.set_signature(signature);
+        fault_of_key(&answer, &key, NOW).unwrap().to_string()
+    }
+
+    #[test]
+    fn each_fault_of_a_key_says_what_to_do() {
+        insta::assert_snapshot!(told(TsigError::BadKey, vec![]), @"it knows no key `anvil` with hmac-sha256 (NOTAUTH, BADKEY): both must be as in its configuration");
+        insta::assert_snapshot!(told(TsigError::BadSig, vec![]), @"the key `anvil` has another secret there (NOTAUTH, BADSIG): give the one of its configuration");
+        let theirs = (NOW - 7200).to_be_bytes()[2..].to_vec();
+        insta::assert_snapshot!(told(TsigError::BadTime, theirs), @"the clocks are 7200 s apart (NOTAUTH, BADTIME): it has 1699992800 s since 1970, this machine 1700000000 s; set the wrong one");
+        insta::assert_snapshot!(told(TsigError::BadTime, vec![]), @"its clock and this machine's are too far apart (NOTAUTH, BADTIME): set the wrong one");
+        insta::assert_snapshot!(told(TsigError::Unknown(99), vec![]), @"it answers TSIG error 99");
+    }
+
+    #[test]
+    fn refusals_without_a_fault_of_the_key_are_told_apart() {
+        let server = Server::new("127.0.0.1", 53).unwrap();
+        let update = Update {
+            zone: "example.net".into(),
+            name: "web01.example.net".into(),
+            rr: RecordType::A,
+            before: None,
+            after: Vec::new(),
+            ttl: 60,
+        };
+        let told = |code| {
+            let answer = Message::error_msg(7, OpCode::Update, code);
+            server.judge_update(&answer, &key(), &update, NOW).unwrap_err().to_string()
+        };
+        insta::assert_snapshot!(told(ResponseCode::NotAuth), @"DNS server 127.0.0.1:53, update of web01.example.net A in zone example.net: it is not the primary server of the zone example.net (NOTAUTH): updates go to the primary");
+        insta::assert_snapshot!(told(ResponseCode::NotZone), @"DNS server 127.0.0.1:53, update of web01.example.net A in zone example.net: the name is not in the zone example.net (NOTZONE): leave `zone` out to have it found");
+        insta::assert_snapshot!(told(ResponseCode::NotImp), @"DNS server 127.0.0.1:53, update of web01.example.net A in zone example.net: it takes no dynamic updates (NOTIMP)");
+        insta::assert_snapshot!(told(ResponseCode::ServFail), @"DNS server 127.0.0.1:53, update of web01.example.net A in zone example.net: it could not do it (SERVFAIL), and its log says why; a BIND must be able to write the zone's journal (on Debian below /var/lib/bind, not /etc/bind)");
+    }
+}

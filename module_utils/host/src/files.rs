@@ -62,7 +62,7 @@ impl std::error::Error for WriteError {
 /// # Errors
 /// [`WriteError`]: the directory does not exist, no permission, the disk is full, or the path is
 /// something else than a file.
-pub fn write_atomic(path: &Path, content: &[u8], new: New) -> Result<bool, WriteError> {
+pub fn write_atomic(path: &Path, content: &[u8], permissions: New) -> Result<bool, WriteError> {
     let fail = |doing| move |error| WriteError { path: path.to_owned(), doing, error };
     let target = follow_link(path).map_err(fail("following the symbolic link"))?;
     // Before it is opened: a pipe would wait for somebody who writes.
@@ -82,21 +82,58 @@ pub fn write_atomic(path: &Path, content: &[u8], new: New) -> Result<bool, Write
             return Ok(false);
         }
     }
+    replace(&target, content, |new| match &old {
+        Some(old) => keep_attributes(&target, old, new),
+        None => new.set_permissions(fs::Permissions::from_mode(permissions.mode)),
+    })
+    .map_err(|(doing, error)| fail(doing)(error))?;
+    Ok(true)
+}
+
+/// Permission bits and owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// The process's umask is not applied.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Replaces a file as [`write_atomic`] does, with these attributes whatever was there before: at no moment is the new
+/// content to be seen with others. A symbolic link is replaced by the file. The new file gets the SELinux label of
+/// its directory's default type.
+///
+/// # Errors
+/// [`WriteError`]: the directory does not exist, no permission, the disk is full, or something else than a file is
+/// there.
+pub fn write_exactly(path: &Path, content: &[u8], attributes: Attributes) -> Result<(), WriteError> {
+    let dress = |new: &File| {
+        let made = new.metadata()?;
+        if (attributes.uid, attributes.gid) != (made.uid(), made.gid()) {
+            fchown(new, Some(attributes.uid), Some(attributes.gid))?;
+        }
+        new.set_permissions(fs::Permissions::from_mode(attributes.mode))
+    };
+    replace(path, content, dress).map_err(|(doing, error)| WriteError { path: path.to_owned(), doing, error })
+}
+
+/// A temporary file beside the target, synced, renamed over it, the directory synced.
+fn replace(
+    target: &Path,
+    content: &[u8],
+    dress: impl FnOnce(&File) -> io::Result<()>,
+) -> Result<(), (&'static str, io::Error)> {
+    let fail = |doing| move |error| (doing, error);
     let directory = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut temporary = tempfile::Builder::new()
         .prefix(".anvil-")
         .tempfile_in(directory)
         .map_err(fail("making a temporary file beside it"))?;
     temporary.write_all(content).map_err(fail("writing the temporary file"))?;
-    match old {
-        Some(old) => keep_attributes(&target, &old, temporary.as_file()),
-        None => temporary.as_file().set_permissions(fs::Permissions::from_mode(new.mode)),
-    }
-    .map_err(fail("setting mode and owner"))?;
+    dress(temporary.as_file()).map_err(fail("setting mode and owner"))?;
     temporary.as_file().sync_all().map_err(fail("syncing the temporary file"))?;
-    temporary.persist(&target).map_err(|e| fail("renaming the temporary file")(e.error))?;
-    File::open(directory).and_then(|d| d.sync_all()).map_err(fail(LAST_STEP))?;
-    Ok(true)
+    temporary.persist(target).map_err(|e| fail("renaming the temporary file")(e.error))?;
+    File::open(directory).and_then(|d| d.sync_all()).map_err(fail(LAST_STEP))
 }
 
 fn follow_link(path: &Path) -> io::Result<PathBuf> {
@@ -143,11 +180,24 @@ pub fn lock_file(path: &Path, deadline: &Deadline) -> Result<FileLock, WriteErro
         .mode(0o600)
         .open(path)
         .map_err(fail)?;
+    wait_for(file, deadline).map_err(fail)
+}
+
+/// Waits for the exclusive lock on a directory: for files that are replaced in it, where no file more may lie about.
+///
+/// # Errors
+/// [`WriteError`] when the directory cannot be opened or the deadline passes while somebody else holds the lock.
+pub fn lock_directory(path: &Path, deadline: &Deadline) -> Result<FileLock, WriteError> {
+    let fail = |error| WriteError { path: path.to_owned(), doing: "locking", error };
+    File::open(path).and_then(|directory| wait_for(directory, deadline)).map_err(fail)
+}
+
+fn wait_for(file: File, deadline: &Deadline) -> io::Result<FileLock> {
     let locked = deadline.block_on(move || file.lock().map(|()| file)).map_err(|expired| {
         let why = format!("another process holds the lock; {expired}");
-        fail(io::Error::new(io::ErrorKind::TimedOut, why))
+        io::Error::new(io::ErrorKind::TimedOut, why)
     })?;
-    locked.map(|file| FileLock { _file: file }).map_err(fail)
+    locked.map(|file| FileLock { _file: file })
 }
 
 #[cfg(test)]
@@ -228,6 +278,39 @@ mod tests {
         symlink("nowhere", &dangling).unwrap();
         let error = write_atomic(&dangling, b"x", PRIVATE).unwrap_err().to_string();
         assert!(error.contains("following the symbolic link failed"), "{error}");
+    }
+
+    #[test]
+    fn exact_attributes_replace_whatever_was_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("grub.cfg-x");
+        let made = fs::metadata(directory.path()).unwrap();
+        let attributes = Attributes { mode: 0o644, uid: made.uid(), gid: made.gid() };
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        write_exactly(&path, b"old", attributes).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"old".to_vec(), 0o644));
+        fs::remove_file(&path).unwrap();
+        fs::write(directory.path().join("other"), "other").unwrap();
+        symlink("other", &path).unwrap();
+        write_exactly(&path, b"new", attributes).unwrap();
+        assert!(!fs::symlink_metadata(&path).unwrap().is_symlink());
+        assert_eq!(fs::read(directory.path().join("other")).unwrap(), b"other");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+        let error = write_exactly(&directory.path().join("no/file"), b"x", attributes).unwrap_err();
+        assert!(error.is_untouched(), "{error}");
+    }
+
+    #[test]
+    fn a_directory_is_locked_without_a_file_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let held = lock_directory(directory.path(), &Deadline::after(Duration::from_secs(5))).unwrap();
+        let short = Deadline::after(Duration::from_millis(200));
+        let error = lock_directory(directory.path(), &short).unwrap_err().to_string();
+        assert!(error.ends_with("another process holds the lock; not done within 0.2 s"), "{error}");
+        drop(held);
+        lock_directory(directory.path(), &Deadline::after(Duration::from_secs(5))).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     #[test]

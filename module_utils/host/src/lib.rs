@@ -22,6 +22,8 @@ mod mounts;
 
 pub use block::{BlockDevice, BlockError, ByIdLink, Probe, Signature};
 pub use command::{Command, CommandError, Output};
-pub use files::{FileLock, New, WriteError, lock_file, write_atomic};
+pub use files::{
+    Attributes, FileLock, New, WriteError, lock_directory, lock_file, write_atomic, write_exactly,
+};
 pub use machine::Host;
 pub use mounts::{Mount, parse_mountinfo, parse_swaps};

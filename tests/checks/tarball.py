@@ -13,7 +13,7 @@ from pathlib import Path
 SIZE_LIMIT = 20_000_000
 EXPECTED = [
     r"MANIFEST\.json", r"FILES\.json", r"README\.md", r"CHANGELOG\.md", r"LICENSE",
-    r"meta/runtime\.yml",
+    r"docs/[a-z_]+\.md", r"meta/runtime\.yml",
     r"libexec/build\.json", r"libexec/(x86_64|aarch64)-linux/anvil-modules(\.sha256)?",
     r"plugins/(action|modules|plugin_utils)/[a-z_]+\.py",
     r"plugins/modules/(x86_64|aarch64)/anvil_modules",

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use access_log::Hit;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -47,7 +48,7 @@ impl Reader {
     /// A line of a log file; `None` for whatever says nothing about a network boot.
     pub fn line(&mut self, line: &str) -> Option<Event> {
         let line = line.trim_end();
-        if let Some(event) = nginx(line) {
+        if let Some(event) = web(line) {
             return Some(event);
         }
         let (at, rest) = self.stamp(line)?;
@@ -58,7 +59,7 @@ impl Reader {
     /// says it, and what.
     pub fn entry(&mut self, microseconds: i64, identifier: &str, pid: &str, message: &str) -> Option<Event> {
         let at = Timestamp::from_microsecond(microseconds).ok()?;
-        match nginx(message.trim_end()) {
+        match web(message.trim_end()) {
             Some(event) => Some(Event { at, ..event }),
             None => self.said(at, &format!("{identifier}[{pid}]: {}", message.trim_end())),
         }
@@ -153,16 +154,10 @@ fn kea(lease: &str) -> Option<What> {
     Some(What::Lease { mac: mac.parse().ok()?, ip: address(rest.split(' ').next()?)? })
 }
 
-/// nginx's formats combined and common: `IP - USER [TIME] "METHOD PATH PROTOCOL" STATUS ...`.
-fn nginx(line: &str) -> Option<Event> {
-    let (head, rest) = line.split_once(" [")?;
-    let (time, rest) = rest.split_once("] \"")?;
-    let (request, rest) = rest.split_once("\" ")?;
-    let ip = address(head.split(' ').next()?)?;
-    let at = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?.to_timestamp().ok()?;
-    let path = request.split(' ').nth(1)?.split('?').next()?.to_owned();
-    let status = rest.split(' ').next()?.parse().ok()?;
-    Some(Event { at, what: What::Http { ip, path, status } })
+/// A web server's line.
+fn web(line: &str) -> Option<Event> {
+    let Hit { client: ip, at, path, status, .. } = Hit::parse(line)?;
+    Some(Event { at: Timestamp::from_second(at).ok()?, what: What::Http { ip, path, status } })
 }
 
 /// A server that listens on IPv6 writes IPv4 addresses as `::ffff:10.0.0.5`.

@@ -168,7 +168,8 @@ impl Chain {
     #[must_use]
     pub fn of(machine: &Machine, events: &[Event]) -> Self {
         let mut events: Vec<&Event> = events.iter().collect();
-        events.sort_by_key(|event| event.at);
+        // A web server's log knows whole seconds only; within one, the boot comes before what it fetches.
+        events.sort_by_key(|event| (event.at.as_second(), matches!(event.what, What::Http { .. }), event.at));
         let names = file_names(machine.mac);
         let addresses = addresses(machine, &names, &events);
         let mut rounds: Vec<Round> = Vec::new();
@@ -503,6 +504,17 @@ mod tests {
         let over_http =
             r#"10.77.0.50 - - [30/Nov/2026:16:00:09 +0000] "GET /fedora/initrd.img HTTP/1.1" 200 2 "-" "-""#;
         assert!(chain(&[&[&BOOT[..4], &[over_http]].concat()]).served().is_some());
+    }
+
+    #[test]
+    fn what_a_web_server_writes_is_of_the_whole_second() {
+        let boot: Vec<String> = BOOT
+            .iter()
+            .zip(1..)
+            .map(|(line, number)| line.replacen(&line[..15], &format!("2026-11-30T16:03:00.{number}00000+00:00 boot"), 1))
+            .collect();
+        let lines: Vec<&str> = boot.iter().map(String::as_str).chain([KEY]).collect();
+        assert_eq!(state(&[&lines]).0, State::Done);
     }
 
     #[test]

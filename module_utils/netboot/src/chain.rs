@@ -511,7 +511,9 @@ mod tests {
         let boot: Vec<String> = BOOT
             .iter()
             .zip(1..)
-            .map(|(line, number)| line.replacen(&line[..15], &format!("2026-11-30T16:03:00.{number}00000+00:00 boot"), 1))
+            .map(|(line, number)| {
+                line.replacen(&line[..15], &format!("2026-11-30T16:03:00.{number}00000+00:00 boot"), 1)
+            })
             .collect();
         let lines: Vec<&str> = boot.iter().map(String::as_str).chain([KEY]).collect();
         assert_eq!(state(&[&lines]).0, State::Done);

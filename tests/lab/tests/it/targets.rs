@@ -85,6 +85,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "modules/proxmox_boot_order/tests/it",
         "it waits for an installation that a log shows",
     ),
+    ("netboot_watch", "modules/netboot_watch/tests/it", "it watches the log of a boot server"),
     ("proxmox_vm_info", "modules/proxmox_vm_info/tests", "it only reads: against fakepve"),
     (
         "pvecm_create",
@@ -104,8 +105,16 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "it needs a kernel with ZFS: a stand-in, and a machine in QEMU",
     ),
     ("role_data_disk", "tests/lab/tests/it/site.rs", "its one task is the module, which writes to a disk"),
-    ("role_grub_mac", "tests/e2e", "it needs a boot server: machines in QEMU boot from it"),
-    ("role_netboot_watch", "tests/e2e", "it watches a machine that boots: machines in QEMU"),
+    (
+        "role_grub_mac",
+        "modules/grub_mac_config/tests/it/role.rs",
+        "it writes a boot server's files: played there",
+    ),
+    (
+        "role_netboot_vm",
+        "tests/lab/tests/it/netboot.rs",
+        "it installs a machine over the network: played there",
+    ),
     ("role_pve_cluster", "tests/lab/tests/it/cluster.rs", "it needs nodes"),
     ("role_zfs_pools", "tests/zfs", "it needs disks and a kernel with ZFS: a machine in QEMU"),
 ];

@@ -104,6 +104,20 @@ boot-once: installed ## say how a server would boot once: make boot-once NAME=se
 	@test -n "$(NAME)" || { echo 'say which server: make boot-once NAME=server1' >&2; exit 2; }
 	@ansible-playbook playbooks/boot_once.yml --limit "$(NAME)" $(if $(CONFIRM),-e "confirm=$(CONFIRM)") $(ARGS)
 
+.PHONY: pools
+pools: installed ## list a host's disks and plan its ZFS pools: make pools NAME=pve1 [WIPE=tank,vmdata] (CONFIRM=pve1 does it)
+	@test -n "$(NAME)" || { echo 'say which host: make pools NAME=pve1' >&2; exit 2; }
+	@ansible-playbook playbooks/pools.yml --limit "$(NAME)" $(if $(WIPE),-e "wipe=$(WIPE)") \
+	    $(if $(CONFIRM),-e "confirm=$(CONFIRM)") $(ARGS)
+
+.PHONY: zfs-image
+zfs-image: setup-tests ## the guest with OpenZFS that test-zfs runs in; up to 35 minutes from nothing, cached after
+	@tests/zfs/image
+
+.PHONY: test-zfs
+test-zfs: zfs-image ## zfs_pool on a real kernel with real OpenZFS and disks of every kind, in QEMU
+	@.ci/test-zfs
+
 .PHONY: installed
 installed:
 	@test -x .venv/bin/ansible-playbook -a -d .ansible/collections/ansible_collections/homelab/anvil \

@@ -32,5 +32,7 @@ pub fn modules() -> Vec<Entry> {
         redfish_virtual_media::entry(),
         Entry::of::<ssh_ready::SshReady>(),
         Entry::of::<vm_identity::VmIdentity>(),
+        zfs_pool::entry(),
+        zfs_pool_info::entry(),
     ]
 }

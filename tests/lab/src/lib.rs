@@ -20,6 +20,7 @@ pub mod qemu;
 pub mod qemu_network;
 pub mod redfish;
 pub mod tls;
+pub mod zfs_guest;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

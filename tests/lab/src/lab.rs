@@ -91,7 +91,7 @@ impl LabBuilder {
         let (proxmox, opnsense) = (proxmox.try_start()?, opnsense.try_start()?);
         let key = KeyPair::make(&subdirectory(&directory, "ssh")?, "id_ed25519")?;
         let guest_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let supervisor = Supervisor::start(pve.url(), Arc::clone(&firewall), guest_port);
+        let supervisor = Supervisor::start(pve.url(), Arc::clone(&firewall), guest_port, key.public.clone());
         let lab = Lab {
             directory,
             supervisor,
@@ -324,11 +324,22 @@ struct State {
 }
 
 impl Supervisor {
-    fn start(pve_url: String, firewall: Arc<OpnsenseDouble>, guest_port: u16) -> Self {
+    fn start(
+        pve_url: String,
+        firewall: Arc<OpnsenseDouble>,
+        guest_port: u16,
+        installers_key: String,
+    ) -> Self {
         let (stop, stopped) = channel();
         let state = Arc::new(Mutex::new(State::default()));
-        let watch =
-            Watch { pve_url, firewall, guest_port, state: Arc::clone(&state), guests: BTreeMap::new() };
+        let watch = Watch {
+            pve_url,
+            firewall,
+            guest_port,
+            installers_key,
+            state: Arc::clone(&state),
+            guests: BTreeMap::new(),
+        };
         let thread = thread::spawn(move || watch.until(&stopped));
         Self { stop: Some(stop), state, thread: Some(thread) }
     }
@@ -351,6 +362,8 @@ struct Watch {
     pve_url: String,
     firewall: Arc<OpnsenseDouble>,
     guest_port: u16,
+    /// Let in by guests that no cloud-init told whom to let in.
+    installers_key: String,
     state: Arc<Mutex<State>>,
     guests: BTreeMap<u32, Guest>,
 }
@@ -401,8 +414,8 @@ impl Watch {
             Address::Pool(address) => (address, "out of the pool"),
             Address::None => return Ok(()),
         };
-        let mut guest =
-            Guest::builder(&machine.name, address, self.guest_port).authorized_keys(&machine.ssh_keys);
+        let keys = if machine.cloud_init { &machine.ssh_keys } else { &self.installers_key };
+        let mut guest = Guest::builder(&machine.name, address, self.guest_port).authorized_keys(keys);
         if let Some(size) = machine.os_disk_gib {
             guest = guest.root_size_gib(size);
         }
@@ -433,6 +446,8 @@ impl Watch {
 struct Machine {
     name: String,
     mac: String,
+    /// Without it the guest was installed.
+    cloud_init: bool,
     ssh_keys: String,
     os_disk_gib: Option<u64>,
 }
@@ -446,6 +461,7 @@ impl Machine {
         Ok(Self {
             name: text("name").to_owned(),
             mac: mac.to_owned(),
+            cloud_init: text("ide2").contains("cloudinit"),
             ssh_keys: percent_decoded(text("sshkeys")),
             os_disk_gib: size.and_then(|size| size.strip_suffix('G')?.parse().ok()),
         })
@@ -479,17 +495,18 @@ mod tests {
     fn a_configuration_says_what_boots() {
         let config = json!({
             "name": "web01", "net0": "virtio=02:A5:00:00:00:65,bridge=vmbr0,tag=30",
-            "scsi0": "local-lvm:vm-101-disk-0,discard=on,size=64G", "sshkeys": "ssh-ed25519%20AAAA%2B%2F%20me%0A",
+            "scsi0": "local-lvm:vm-101-disk-0,discard=on,size=64G", "ide2": "local-lvm:vm-101-cloudinit,media=cdrom", "sshkeys": "ssh-ed25519%20AAAA%2B%2F%20me%0A",
         });
         let machine = Machine {
             name: "web01".into(),
             mac: "02:A5:00:00:00:65".into(),
+            cloud_init: true,
             ssh_keys: "ssh-ed25519 AAAA+/ me\n".into(),
             os_disk_gib: Some(64),
         };
         assert_eq!(Machine::read(&config).unwrap(), machine);
         let without = Machine::read(&json!({"net0": "virtio=02:A5:00:00:00:65"})).unwrap();
-        assert_eq!((without.ssh_keys.as_str(), without.os_disk_gib), ("", None));
+        assert_eq!((without.cloud_init, without.ssh_keys.as_str(), without.os_disk_gib), (false, "", None));
         assert!(
             Machine::read(&json!({"net0": "virtio"})).unwrap_err().to_string().contains("no MAC in net0")
         );

@@ -8,6 +8,7 @@ mod consumer;
 mod corosync;
 mod guests;
 mod lab;
+mod netboot;
 mod proxy;
 mod pve;
 mod secrets;

@@ -1,4 +1,4 @@
-//! The real BIND and Unbound for tests: on loopback, on a port of their own, in a temporary directory.
+//! The real BIND, Knot and Unbound for tests: on loopback, on a port of their own, in a temporary directory.
 //!
 //! As for Kea, AppArmor binds the installed programs to the machine's own directories, so copies of them run.
 
@@ -13,6 +13,7 @@ use deadline::Deadline;
 use tempfile::TempDir;
 
 const NAMED: &str = "/usr/sbin/named";
+const KNOTD: &str = "/usr/sbin/knotd";
 const UNBOUND: &str = "/usr/sbin/unbound";
 const DIG: &str = "/usr/bin/dig";
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -20,7 +21,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Whether the programs are installed.
 #[must_use]
 pub fn installed() -> bool {
-    [NAMED, UNBOUND, DIG].iter().all(|program| Path::new(program).exists())
+    [NAMED, KNOTD, UNBOUND, DIG].iter().all(|program| Path::new(program).exists())
 }
 
 /// A TSIG key as BIND and its clients have it.
@@ -106,6 +107,51 @@ impl Bind {
     /// The process is gone.
     pub fn resume(&self) -> Result<()> {
         self.0.signal("CONT")
+    }
+}
+
+/// A running `knotd`, the primary server of some empty zones that one key may change. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Knot(Daemon);
+
+impl Knot {
+    /// # Errors
+    /// It is not installed or does not start; with its own log.
+    pub fn start(key: &TsigKey<'_>, zones: &[&str]) -> Result<Self> {
+        let home = tempfile::Builder::new().prefix("lab-knot-").tempdir()?;
+        for zone in zones {
+            let head = "$TTL 300\n@ SOA ns1.lab. admin.lab. 1 3600 600 86400 1\n@ NS ns1.lab.\n";
+            fs::write(home.path().join(format!("{zone}.zone")), format!("$ORIGIN {zone}.\n{head}"))?;
+        }
+        let directory = home.path().display().to_string();
+        let zones: String = zones
+            .iter()
+            .map(|zone| {
+                format!(" - domain: {zone}\n   storage: {directory}\n   file: {zone}.zone\n   acl: update\n")
+            })
+            .collect();
+        let TsigKey { name, algorithm, secret } = key;
+        let configuration = |port| {
+            format!(
+                "server:\n listen: 127.0.0.1@{port}\n rundir: {directory}\ndatabase:\n storage: {directory}\nlog:\n - target: \
+                 stderr\n   any: info\nkey:\n - id: {name}\n   algorithm: {algorithm}\n   secret: {secret}\nacl:\n - id: update\n   \
+                 key: {name}\n   action: update\nzone:\n{zones}"
+            )
+        };
+        Ok(Self(Daemon::start(home, KNOTD, &["-c"], configuration, "server started")?))
+    }
+
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.0.port
+    }
+
+    /// What it answers, one value a line, sorted.
+    ///
+    /// # Errors
+    /// `dig` cannot be run or gets no answer.
+    pub fn ask(&self, name: &str, rr: &str) -> Result<Vec<String>> {
+        self.0.ask(name, rr)
     }
 }
 
@@ -203,7 +249,7 @@ impl Daemon {
         configuration: impl Fn(u16) -> String,
         ready: &str,
     ) -> Result<Self> {
-        ensure!(installed(), "expected {program}: install bind9, bind9-dnsutils and unbound");
+        ensure!(installed(), "expected {program}: install bind9, bind9-dnsutils, knot and unbound");
         let name = Path::new(program).file_name().context("a program has a file name")?;
         let copy = home.path().join(name);
         // By `cp`: a child that another thread forks meanwhile would inherit an open descriptor of ours.

@@ -21,7 +21,10 @@ struct Site {
 impl Site {
     /// `None`, saying so, where the programs are missing.
     fn new(records: &str) -> Option<Self> {
-        if !lab::present(lab::dns::installed(), "BIND (bind9, bind9-dnsutils)") {
+        if !lab::present(
+            lab::dns::installed(),
+            "BIND, Knot and Unbound (bind9, bind9-dnsutils, knot, unbound)",
+        ) {
             return None;
         }
         let zone = Zone { name: "example.net", records, options: "allow-update { key anvil; };" };

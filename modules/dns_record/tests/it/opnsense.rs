@@ -251,7 +251,7 @@ fn a_time_to_live_is_kept() {
 /// What the double's Unbound serves, served by a real one.
 #[test]
 fn a_real_unbound_is_asked_until_it_answers_what_is_stored() {
-    if !lab::present(lab::dns::installed(), "Unbound (unbound, bind9-dnsutils)") {
+    if !lab::present(lab::dns::installed(), "BIND, Knot and Unbound (bind9, bind9-dnsutils, knot, unbound)") {
         return;
     }
     let serve = |site: &Site, port| {

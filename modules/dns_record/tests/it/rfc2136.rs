@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deadline::{Deadline, Expired};
 use insta::{assert_json_snapshot, assert_snapshot};
-use lab::dns::{Bind, TsigKey, Unbound, Zone};
+use lab::dns::{Bind, Knot, TsigKey, Unbound, Zone};
 use lab::program::{Program, with};
 use serde_json::{Value, json};
 
@@ -40,7 +40,10 @@ impl Site {
     }
 
     fn serving(zones: &[Zone<'_>]) -> Option<Self> {
-        if !lab::present(lab::dns::installed(), "BIND and Unbound (bind9, bind9-dnsutils, unbound)") {
+        if !lab::present(
+            lab::dns::installed(),
+            "BIND, Knot and Unbound (bind9, bind9-dnsutils, knot, unbound)",
+        ) {
             return None;
         }
         let bind = Bind::start(&[KEY, OTHER], zones).unwrap();
@@ -374,4 +377,26 @@ fn a_server_that_does_not_answer_is_unreachable_and_the_deadline_holds() {
         result["msg"].as_str().unwrap().ends_with("nothing listens there (connection refused)"),
         "{result}"
     );
+}
+
+#[test]
+fn knot_takes_the_same_updates() {
+    let Some(site) = Site::new() else { return };
+    let knot = Knot::start(&KEY, &["example.net", REVERSE]).unwrap();
+    let web01 =
+        |options: Value| site.web01(with(&json!({"dns_port": knot.port(), "resolver": null}), options));
+    assert_eq!(site.module.check(&web01(json!({}))).done()["changed"], true);
+    assert!(knot.ask("web01.example.net", "A").unwrap().is_empty());
+    let _ = site.module.run(&web01(json!({}))).done();
+    let moved = web01(json!({"value": "10.20.0.31"}));
+    assert_eq!(site.module.run(&moved).done()["changed"], true);
+    assert_eq!(site.module.run(&moved).done()["changed"], false);
+    assert_eq!(knot.ask("web01.example.net", "A").unwrap(), ["10.20.0.31"]);
+    assert_eq!(knot.ask("31.0.20.10.in-addr.arpa", "PTR").unwrap(), ["web01.example.net."]);
+    assert!(knot.ask("21.0.20.10.in-addr.arpa", "PTR").unwrap().is_empty());
+    let wrong = web01(json!({"key_secret": "d3Jvbmctd3Jvbmctd3Jvbmc=", "value": "10.20.0.41"}));
+    assert_eq!(site.module.run(&wrong).failed()["error_code"], "auth");
+    let absent = web01(json!({"state": "absent", "value": null}));
+    assert_eq!(site.module.run(&absent).done()["record"], Value::Null);
+    assert!(knot.ask("web01.example.net", "A").unwrap().is_empty());
 }

@@ -108,7 +108,7 @@ fn changed_hosts(output: &str) -> usize {
 
 #[test]
 fn hosts_get_their_names_by_signed_updates() {
-    if !lab::present(lab::dns::installed(), "BIND and Unbound (bind9, bind9-dnsutils, unbound)") {
+    if !lab::present(lab::dns::installed(), "BIND, Knot and Unbound (bind9, bind9-dnsutils, knot, unbound)") {
         return;
     }
     let Some(controller) = Controller::new() else { return };
@@ -146,7 +146,7 @@ fn hosts_get_their_names_by_signed_updates() {
 
 #[test]
 fn hosts_get_their_names_on_opnsense_and_the_resolver_has_to_answer_them() {
-    if !lab::present(lab::dns::installed(), "Unbound (unbound, bind9-dnsutils)") {
+    if !lab::present(lab::dns::installed(), "BIND, Knot and Unbound (bind9, bind9-dnsutils, knot, unbound)") {
         return;
     }
     let Some(controller) = Controller::new() else { return };

@@ -241,13 +241,12 @@ def collection_version(name: str) -> str:
 
 @contextlib.contextmanager
 def sshd(folder: Path) -> Iterator[tuple]:
-    """A real sshd for this user on HOSTS addresses; yields the arguments that name them to ansible-playbook."""
+    """A real sshd for this user that is HOSTS hosts; yields the arguments that name them to ansible-playbook."""
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
     port = free_port()
-    addresses = [f"127.0.0.{number}" for number in range(1, HOSTS + 1)]
-    listens = "".join(f"ListenAddress {address}:{port}\n" for address in addresses)
-    (folder / "sshd_config").write_text(f"""{listens}
+    (folder / "sshd_config").write_text(f"""
+ListenAddress 127.0.0.1:{port}
 HostKey {folder}/host
 AuthorizedKeysFile {folder}/user.pub
 PidFile none
@@ -261,8 +260,8 @@ Subsystem sftp internal-sftp
         Path("/run/sshd").mkdir(exist_ok=True)
     common = (f"ansible_port={port} ansible_user={getpass.getuser()} ansible_ssh_private_key_file={folder}/user "
               f"ansible_python_interpreter=/usr/bin/python3 anvil_cache_dirs=\"['{folder}/cache']\" "
-              "ansible_ssh_common_args='-F /dev/null -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null'")
-    (folder / "hosts").write_text("".join(f"{address} {common}\n" for address in addresses))
+              "ansible_ssh_common_args='-F /dev/null -o HostName=127.0.0.1 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null'")
+    (folder / "hosts").write_text("".join(f"bench{number} {common}\n" for number in range(1, HOSTS + 1)))
     program = shutil.which("sshd") or "/usr/sbin/sshd"
     with child(program, "-D", "-q", "-f", folder / "sshd_config"):
         wait_until(lambda: listens(port))
@@ -290,7 +289,7 @@ def over_ssh(folder: Path, start: Cost) -> None:
             playbook = folder / f"{who}.yml"
             playbook.write_text("- hosts: all\n  gather_facts: false\n  tasks:\n"
                                 f"    - {module}:\n      loop: \"{{{{ range(count | int) | list }}}}\"\n")
-            one = (*everybody, "--limit", "127.0.0.1")
+            one = (*everybody, "--limit", "bench1")
             play(folder, playbook, {"count": 1}, everybody)  # uploads what is kept, opens the connections
             loops = [[play(folder, playbook, {"count": count}, one) for count in (1, TASKS + 1)] for _ in range(ROUNDS)]
             tasks[who] = median([Cost(0, (long.wall - short.wall) / TASKS, (long.cpu - short.cpu) / TASKS)

@@ -101,7 +101,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     (
         "zfs_pool_info",
-        "modules/zfs_pool_info/tests",
+        "modules/zfs_pool/tests",
         "it needs a kernel with ZFS: a stand-in, and a machine in QEMU",
     ),
     ("role_data_disk", "tests/lab/tests/it/site.rs", "its one task is the module, which writes to a disk"),

@@ -15,10 +15,12 @@ use crate::qemu_network::{Network, Traffic, traffic};
 
 const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 const OVMF: &str = "/usr/share/OVMF";
-/// A machine that neither says a word nor moves a packet for so long is stuck; one that does is waited for.
-const STUCK_AFTER: Duration = Duration::from_secs(90);
+/// A machine that neither says a word nor sends a packet for so much of its processor's time is stuck.
+const STUCK_AFTER_BUSY: Duration = Duration::from_secs(60);
+/// The same for one that waits for something.
+const STUCK_AFTER: Duration = Duration::from_secs(240);
 /// A machine that goes round in circles makes progress as well.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
+const LONGEST_WAIT: Duration = Duration::from_secs(900);
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 
 /// Whether machines can run here.
@@ -207,7 +209,7 @@ impl Machine {
     /// console and on the network, not with the clock: this machine may have little of its processor.
     ///
     /// # Errors
-    /// The machine went off, got stuck, or went on for ten minutes without it; with the end of its console.
+    /// The machine went off, got stuck, or went on for a quarter of an hour without it; with the end of its console.
     pub fn wait_for(&mut self, text: &str) -> Result<()> {
         self.wait_until(&format!("the console says {text:?}"), |machine| Ok(machine.says(text)))
     }
@@ -228,15 +230,16 @@ impl Machine {
     /// As for [`Machine::wait_for`], and what `done` says.
     pub fn wait_until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
         let began = Instant::now();
-        let (mut progress, mut moved) = (self.progress()?, Instant::now());
+        let (mut progress, mut moved, mut busy) = (self.progress()?, Instant::now(), self.processor_time());
         while !done(self)? {
             let now = self.progress()?;
             if now != progress {
-                (progress, moved) = (now, Instant::now());
+                (progress, moved, busy) = (now, Instant::now(), self.processor_time());
             }
+            let was_busy = self.processor_time().saturating_sub(busy);
             let trouble = if !self.is_on()? && !self.shape.ends_at_reset {
                 "the machine went off"
-            } else if moved.elapsed() > STUCK_AFTER {
+            } else if was_busy > STUCK_AFTER_BUSY || moved.elapsed() > STUCK_AFTER {
                 "the machine is stuck"
             } else if began.elapsed() > LONGEST_WAIT {
                 "it takes too long"
@@ -252,6 +255,16 @@ impl Machine {
     /// What it receives is no progress: a bridge asks around by itself.
     fn progress(&self) -> Result<(usize, u64)> {
         Ok((self.console().len(), self.traffic()?.sent))
+    }
+
+    /// proc_pid_stat(5): after the name in parentheses come state and ten more, then user and system time in hundredths.
+    fn processor_time(&self) -> Duration {
+        let read = |process: &Child| fs::read_to_string(format!("/proc/{}/stat", process.id())).ok();
+        let stat = self.process.as_ref().and_then(read).unwrap_or_default();
+        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let ticks =
+            after_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok());
+        Duration::from_millis(ticks.sum::<u64>() * 10)
     }
 
     /// What its network card sent and received, over all its starts.

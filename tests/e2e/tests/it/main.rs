@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod hypervisor;
 mod netboot;
 mod redfish;
 mod site;

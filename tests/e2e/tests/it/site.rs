@@ -35,20 +35,6 @@ const PACKAGES: [(&str, &str, &str); 3] = [
     ("initrd.img", "mirror/Packages/d/dracut-059-1.x86_64.rpm", "initrd.img"),
 ];
 
-const DISPATCHER: &str = r#"
-if [ -s "$prefix/grub.cfg-$net_default_mac" ]; then configfile "$prefix/grub.cfg-$net_default_mac"; fi
-set timeout=30
-menuentry "Local menu" { echo "nothing is installed" }
-"#;
-
-const INSTALL: &str = r#"
-set timeout=0
-menuentry "Install" {
-  linux /vmlinuz console=ttyS0 quiet panic=-1 anvil.server=http://10.77.0.2
-  initrd /initrd.img
-}
-"#;
-
 /// Everything runs and is reached inside the network that the test's thread entered; it ends with this.
 pub(crate) struct Site {
     pub(crate) kea: RealKea,
@@ -151,18 +137,49 @@ impl Site {
 
     /// A menu for everybody, which leads who has a MAC file to that.
     pub(crate) fn offer_menu(&self) {
-        fs::write(self.grub().join("grub.cfg"), DISPATCHER).unwrap();
+        let module = self.module("grub_dispatcher");
+        let options = json!({"prefix_dir": self.grub()});
+        assert_eq!(module.run(&options).done()["changed"], true);
+        assert_eq!(module.run(&options).done()["changed"], false);
     }
 
-    /// The installer, for this machine.
+    /// What this machine boots: `install` or `local_disk`.
+    pub(crate) fn write_mac_file(&self, mac: &str, mode: &str) {
+        let options = json!({
+            "host": "web01", "mac": mac, "prefix_dir": self.grub(), "mode": mode, "single_shot": true,
+            "kernel": "/vmlinuz", "initrd": "/initrd.img",
+            "arguments": ["console=ttyS0", "quiet", "panic=-1", format!("anvil.server=http://{BOOT_SERVER}")],
+        });
+        assert_eq!(self.module("grub_mac_config").run(&options).done()["changed"], true);
+    }
+
+    /// Both, for a machine that is to be installed.
     pub(crate) fn offer_install(&self, mac: &str) {
         self.offer_menu();
-        fs::write(self.grub().join(format!("grub.cfg-{mac}")), INSTALL).unwrap();
+        self.write_mac_file(mac, "install");
+    }
+
+    /// Where the boot of this machine stands, by the logs; when `wait_for` is given, once it got there.
+    pub(crate) fn watch(&self, mac: &str, ip: &str, wait_for: Option<&str>) -> Value {
+        let logs = [self.kea_log(), self.file("tftpd.log"), self.http_log_path()];
+        let mut options = json!({"mac": mac, "ip": ip, "logs": logs, "journal": false, "timeout": 600});
+        if let Some(state) = wait_for {
+            options["wait_for"] = json!(state);
+        }
+        self.module("netboot_watch").run(&options).done()["netboot"].clone()
+    }
+
+    fn kea_log(&self) -> PathBuf {
+        self.kea.config_path().with_file_name("kea-dhcp4.log")
+    }
+
+    pub(crate) fn http_log_path(&self) -> PathBuf {
+        self.file("artifacts.access.log")
     }
 
     /// What in.tftpd told the system's log, as rsyslog would write it.
     pub(crate) fn tftp_log(&self) -> String {
-        fs::read_to_string(self.home.path().join("tftpd.log")).unwrap_or_default()
+        fs::read_to_string(self.file("tftpd.log")).unwrap_or_default()
     }
 
     /// The names of the files that `address` asked the TFTP server for, in order.
@@ -175,7 +192,7 @@ impl Site {
 
     /// What nginx answered, in the combined format.
     pub(crate) fn http_log(&self) -> String {
-        fs::read_to_string(self.home.path().join("artifacts.access.log")).unwrap_or_default()
+        fs::read_to_string(self.http_log_path()).unwrap_or_default()
     }
 }
 

@@ -23,9 +23,10 @@ notes:
     C(~/.local/state/homelab.anvil) of the user the module runs as; the next run there sees it and applies.
     From another machine, run M(homelab.anvil.opnsense_reconfigure) with
     O(homelab.anvil.opnsense_reconfigure#module:force=true).
-- On plain Kea the reservation is written with config-set and config-write, the rest of the configuration stays
-    as it is. Where Kea may not write its file (Debian 12 as installed), the old configuration is put back and
-    the failure says how to allow it.
+- On plain Kea a reservation is added, removed or changed in place with a command of the hook host_cmds where
+    that is loaded. Without the hook, and when an address moves to another host or a host to another address,
+    the whole configuration is set at once; the rest of it stays as it is. Where Kea may not write its file (Debian
+    12 as installed), the change is taken back and the failure says how to allow it; see O(persist).
 seealso:
 - module: homelab.anvil.opnsense_reconfigure
 - module: homelab.anvil.dns_record
@@ -64,9 +65,13 @@ options:
     description:
     - MAC address of the host, in any spelling; it is sent in lower case with colons.
     type: str
-    required: true
     aliases:
     - hw_address
+  client_id:
+    description:
+    - Client identifier (option 61) of the host in hexadecimal, its type byte first, instead of O(mac).
+        OPNsense stores it since 26.1.8.
+    type: str
   ip:
     description:
     - Address to reserve; required with O(state=present).
@@ -97,6 +102,42 @@ options:
     description:
     - Option 66. OPNsense stores it since 25.7.
     type: str
+  option_data:
+    description:
+    - All other DHCP options of the reservation; one that is not in the list is removed. OPNsense stores
+        V(domain-name-servers), V(domain-search), V(routers), V(static-routes), V(classless-static-route),
+        V(domain-name), V(ntp-servers), V(time-servers) since 25.7.
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description:
+        - Name of the option in Kea, such as V(routers).
+        type: str
+      code:
+        description:
+        - Code of the option; plain Kea only.
+        type: int
+      data:
+        description:
+        - Value of the option, as Kea writes it.
+        type: str
+        required: true
+      always_send:
+        description:
+        - Send it also to a client that does not ask for it; plain Kea only.
+        type: bool
+        default: false
+      csv_format:
+        description:
+        - With V(false), O(option_data[].data) is hexadecimal; plain Kea only.
+        type: bool
+        default: true
+  client_classes:
+    description:
+    - All classes that Kea puts the host into; plain Kea only.
+    type: list
+    elements: str
   description:
     description:
     - Free text. On plain Kea it is the C(comment) of the reservation's user context.
@@ -120,6 +161,26 @@ options:
         lease_cmds, or OPNsense 26.1.6.
     type: bool
     default: false
+  netboot:
+    description:
+    - 'Assert what a client of O(architecture) needs to boot from the network, and fail otherwise: a boot
+        server (siaddr) of the reservation or the subnet, a boot file that suits the architecture, and a subnet
+        where a client identifier does not outrank the MAC address (C(match-client-id) off), since firmware and
+        operating system send different ones.'
+    type: bool
+    default: false
+  architecture:
+    description:
+    - What O(netboot) is asserted for.
+    type: str
+    default: uefi_x64
+    choices:
+    - bios
+    - uefi_ia32
+    - uefi_x64
+    - uefi_arm64
+    - uefi_x64_http
+    - uefi_arm64_http
   apply:
     description:
     - Whether OPNsense makes Kea read the change. With V(false) it is stored and verified as stored, and
@@ -127,6 +188,22 @@ options:
         Kea applies at once.
     type: bool
     default: true
+  persist:
+    description:
+    - 'How a change of plain Kea outlives a restart. With V(server), Kea writes its file itself (config-write).
+        With V(file), this module does, as root on Kea''s machine through O(kea_socket): for a Kea that may not
+        write its file, as Debian 12 installs it. The file is replaced atomically, after Kea''s own program (C(-t))
+        accepted it. Either way it holds the whole configuration without comments and includes.'
+    type: str
+    default: server
+    choices:
+    - server
+    - file
+  kea_config_file:
+    description:
+    - 'The file for O(persist=file), as a check: by default it is the one that the running Kea was started
+        with.'
+    type: path
   api_host:
     description:
     - Name or address of the firewall.
@@ -255,9 +332,12 @@ reservation:
       description: OPNsense's UUID of the reservation; null on plain Kea.
       type: str
     hw_address:
-      description: The MAC address.
+      description: The MAC address; empty when the host is known by something else.
       type: str
       sample: 02:a5:00:00:00:65
+    client_id:
+      description: The client identifier (option 61); empty when the host is known by its MAC address.
+      type: str
     ip_address:
       description: The reserved address.
       type: str
@@ -269,11 +349,19 @@ reservation:
       description: The boot server (siaddr); empty when the subnet's counts.
       type: str
     boot_file_name:
-      description: The boot file; RV(boot_file_sent_as) says how it is sent.
+      description: The boot file; the BOOTP field C(file) on plain Kea, option 67 on OPNsense.
       type: str
     tftp_server_name:
       description: Option 66.
       type: str
+    option_data:
+      description: The other DHCP options of the reservation, each with C(name), C(code), C(data), C(always_send), C(csv_format).
+      type: list
+      elements: dict
+    client_classes:
+      description: The classes that the host is put into.
+      type: list
+      elements: str
     description:
       description: The description without the mark of the owner.
       type: str

@@ -55,11 +55,14 @@ options:
     suboptions:
       hw_address:
         description:
-        - MAC address, in any spelling.
+        - MAC address, in any spelling; this or O(reservations[].client_id).
         type: str
-        required: true
         aliases:
         - mac
+      client_id:
+        description:
+        - Client identifier in hexadecimal.
+        type: str
       ip_address:
         description:
         - Reserved address.
@@ -85,6 +88,16 @@ options:
         description:
         - Option 66.
         type: str
+      option_data:
+        description:
+        - Not verified; taken so that a result can be passed on as it is.
+        type: list
+        elements: dict
+      client_classes:
+        description:
+        - Not verified; taken so that a result can be passed on as it is.
+        type: list
+        elements: str
       description:
         description:
         - Not verified; taken so that a result can be passed on as it is.

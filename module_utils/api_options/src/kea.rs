@@ -91,7 +91,12 @@ impl KeaOptions {
 /// What an error of Kea is to Ansible.
 #[must_use]
 pub fn kea_failure(error: Error) -> Failure {
-    let msg = error.to_string();
+    let mut msg = error.to_string();
+    if matches!(error, Error::NotPersisted { .. }) {
+        msg.push_str(
+            "; or run as root on Kea's own machine with `persist: file`, and the module writes the file",
+        );
+    }
     let code = match error {
         Error::Http(error) => return http_failure(error),
         Error::Expired(expired) => return expired.into(),
@@ -99,7 +104,7 @@ pub fn kea_failure(error: Error) -> Failure {
         Error::Socket { source, .. } if source.kind() == io::ErrorKind::TimedOut => ErrorCode::TIMEOUT,
         Error::Socket { .. } => ErrorCode::UNREACHABLE,
         Error::Unauthorized => ErrorCode::AUTH,
-        Error::Refused { .. } => ErrorCode::REFUSED,
+        Error::Refused { .. } | Error::NoFile(_) => ErrorCode::REFUSED,
         Error::Raced => ErrorCode::CONFLICT,
         Error::NoSubnet { .. } => ErrorCode::NOT_FOUND,
         Error::NotPersisted { .. } => NOT_PERSISTED,

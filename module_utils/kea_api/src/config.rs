@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use net_types::{Ipv4Cidr, MacAddress};
+use net_types::{HostIdentifier, Ipv4Cidr};
 use serde_json::{Map, Value};
 
 use crate::{Error, Reservation};
@@ -22,6 +22,8 @@ pub struct Subnet {
     pub cidr: Ipv4Cidr,
     /// siaddr for every host of the subnet; inherited from shared network and global level.
     pub next_server: Option<Ipv4Addr>,
+    /// The BOOTP `file` field for every host of the subnet, inherited likewise; empty when there is none.
+    pub boot_file_name: String,
     /// Option 3 of the subnet.
     pub routers: Vec<Ipv4Addr>,
     /// First and last address of every pool.
@@ -31,6 +33,15 @@ pub struct Subnet {
     /// `match-client-id`: a client-id outranks the MAC when a lease is looked for.
     pub match_client_id: bool,
     pub reservations: Vec<Reservation>,
+}
+
+/// What matters of a class for a network boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientClass {
+    pub name: String,
+    pub next_server: Option<Ipv4Addr>,
+    /// Empty when the class sets none.
+    pub boot_file_name: String,
 }
 
 impl fmt::Debug for Dhcp4Config {
@@ -80,6 +91,34 @@ impl Dhcp4Config {
         entries(&self.0["Dhcp4"], "reservations").filter_map(Reservation::from_value).collect()
     }
 
+    /// The classes that the configuration defines (`client-classes`).
+    #[must_use]
+    pub fn client_classes(&self) -> Vec<ClientClass> {
+        let class = |value: &Value| ClientClass {
+            name: value["name"].as_str().unwrap_or_default().to_owned(),
+            next_server: value.get("next-server").and_then(set_address),
+            boot_file_name: value.get("boot-file-name").and_then(set_text).unwrap_or_default().to_owned(),
+        };
+        entries(&self.0["Dhcp4"], "client-classes").map(class).collect()
+    }
+
+    /// Whether leases live in memory only: `config-set` then forgets every one of them.
+    #[must_use]
+    pub fn forgets_leases(&self) -> bool {
+        let database = &self.0["Dhcp4"]["lease-database"];
+        database["type"].as_str().unwrap_or("memfile") == "memfile" && database["persist"] == false
+    }
+
+    /// Whether hosts are also kept in a database, which this configuration does not show.
+    #[must_use]
+    pub fn has_hosts_database(&self) -> bool {
+        let dhcp4 = &self.0["Dhcp4"];
+        let is_set = |key: &str| {
+            dhcp4.get(key).is_some_and(|value| *value != Value::Null && *value != Value::Array(vec![]))
+        };
+        is_set("hosts-database") || is_set("hosts-databases")
+    }
+
     /// Puts a reservation into a subnet: in the place of the one of `replaces`, or at the end.
     ///
     /// # Errors
@@ -87,11 +126,11 @@ impl Dhcp4Config {
     pub fn put(
         &mut self,
         subnet_id: u64,
-        replaces: Option<MacAddress>,
+        replaces: Option<&HostIdentifier>,
         reservation: Reservation,
     ) -> Result<(), Error> {
         let list = self.reservations_mut(subnet_id)?;
-        let place = list.iter().position(|value| mac_of(value).is_some_and(|mac| Some(mac) == replaces));
+        let place = list.iter().position(|value| replaces.is_some() && host_of(value).as_ref() == replaces);
         match place {
             Some(index) => list[index] = reservation.into_value(),
             None => list.push(reservation.into_value()),
@@ -99,24 +138,24 @@ impl Dhcp4Config {
         Ok(())
     }
 
-    /// Removes the reservation of a MAC from a subnet; nothing happens when there is none.
+    /// Removes the reservation of a host from a subnet; nothing happens when there is none.
     ///
     /// # Errors
     /// [`Error::NoSubnet`]
-    pub fn remove(&mut self, subnet_id: u64, mac: MacAddress) -> Result<(), Error> {
-        self.reservations_mut(subnet_id)?.retain(|value| mac_of(value) != Some(mac));
+    pub fn remove(&mut self, subnet_id: u64, host: &HostIdentifier) -> Result<(), Error> {
+        self.reservations_mut(subnet_id)?.retain(|value| host_of(value).as_ref() != Some(host));
         Ok(())
     }
 
-    /// Whether two configurations are the same but for the reservations of `macs` in one subnet.
+    /// Whether two configurations are the same but for the reservations of `hosts` in one subnet.
     ///
     /// Kea shows the reservations of a subnet in an order of its own, so their order does not count.
     #[must_use]
-    pub fn same_but_for(&self, other: &Self, subnet_id: u64, macs: &[MacAddress]) -> bool {
+    pub fn same_but_for(&self, other: &Self, subnet_id: u64, hosts: &[HostIdentifier]) -> bool {
         let without = |config: &Self| {
             let mut config = config.clone();
-            for mac in macs {
-                let _ = config.remove(subnet_id, *mac);
+            for host in hosts {
+                let _ = config.remove(subnet_id, host);
             }
             config
         };
@@ -175,8 +214,8 @@ fn order_reservations(level: &mut Value) {
     }
 }
 
-fn mac_of(value: &Value) -> Option<MacAddress> {
-    Reservation::from_value(value)?.mac()
+fn host_of(value: &Value) -> Option<HostIdentifier> {
+    Reservation::from_value(value)?.host()
 }
 
 /// `levels`: the subnet first, then what it inherits from.
@@ -187,16 +226,22 @@ fn parse_subnet(levels: &[&Value]) -> Option<Subnet> {
     let routers = levels.iter().find_map(|level| {
         entries(level, "option-data").find(|option| option["name"] == "routers")?["data"].as_str()
     });
+    let boot_file_name = levels.iter().find_map(|level| set_text(level.get("boot-file-name")?));
     Some(Subnet {
         id: subnet["id"].as_u64()?,
         cidr: subnet["subnet"].as_str()?.parse().ok()?,
         next_server: levels.iter().find_map(|level| set_address(level.get("next-server")?)),
+        boot_file_name: boot_file_name.unwrap_or_default().to_owned(),
         routers: routers.unwrap_or_default().split(',').filter_map(|word| word.trim().parse().ok()).collect(),
         pools: entries(subnet, "pools").filter_map(|pool| parse_pool(pool["pool"].as_str()?)).collect(),
         reservations_out_of_pool: flag("reservations-out-of-pool", false),
         match_client_id: flag("match-client-id", true),
         reservations: entries(subnet, "reservations").filter_map(Reservation::from_value).collect(),
     })
+}
+
+fn set_text(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| !text.is_empty())
 }
 
 fn set_address(value: &Value) -> Option<Ipv4Addr> {
@@ -245,8 +290,8 @@ mod tests {
         .unwrap()
     }
 
-    fn mac(text: &str) -> MacAddress {
-        text.parse().unwrap()
+    fn mac(text: &str) -> HostIdentifier {
+        HostIdentifier::Mac(text.parse().unwrap())
     }
 
     #[test]
@@ -277,22 +322,22 @@ mod tests {
         let mut after = before.clone();
         let mut moved = Reservation::new(mac("02:a5:00:00:00:65"));
         moved.set_ip(Ipv4Addr::new(10, 20, 0, 31));
-        after.put(1, Some(mac("02:a5:00:00:00:65")), moved).unwrap();
+        after.put(1, Some(&mac("02:a5:00:00:00:65")), moved).unwrap();
         after.put(7, None, Reservation::new(mac("02:a5:00:00:00:66"))).unwrap();
         let subnets = after.subnets();
         assert_eq!(subnets[0].reservations[0].ip(), Some(Ipv4Addr::new(10, 20, 0, 31)), "in its old place");
         assert_eq!(subnets[0].reservations.len(), 2);
-        assert_eq!(subnets[1].reservations[0].mac(), Some(mac("02:a5:00:00:00:66")));
-        after.remove(7, mac("02:a5:00:00:00:66")).unwrap();
+        assert_eq!(subnets[1].reservations[0].host(), Some(mac("02:a5:00:00:00:66")));
+        after.remove(7, &mac("02:a5:00:00:00:66")).unwrap();
         assert!(!before.same_but_for(&after, 1, &[]), "the address differs");
         let mut other = after.clone();
-        other.remove(1, mac("02:a5:00:00:00:65")).unwrap();
+        other.remove(1, &mac("02:a5:00:00:00:65")).unwrap();
         assert!(other.same_but_for(&after, 1, &[mac("02:a5:00:00:00:65")]));
     }
 
     #[test]
     fn an_unknown_subnet_is_an_error() {
-        let error = config().remove(99, mac("02:a5:00:00:00:65")).unwrap_err();
+        let error = config().remove(99, &mac("02:a5:00:00:00:65")).unwrap_err();
         assert_eq!(error.to_string(), "no subnet with id 99 in Kea's configuration");
     }
 

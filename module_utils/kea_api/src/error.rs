@@ -28,6 +28,8 @@ pub enum Error {
     /// The reservation runs, but not from the file: a restart would forget it. `restored` tells whether the old
     /// configuration runs again, or why not.
     NotPersisted { text: String, restored: Result<(), String> },
+    /// The server's configuration file on this machine cannot be found, checked or written.
+    NoFile(String),
     /// The time is used up, or the run was interrupted.
     Expired(Expired),
 }
@@ -80,6 +82,7 @@ impl fmt::Display for Error {
                      allow it in /etc/apparmor.d/local/usr.sbin.kea-dhcp4 (\"/etc/kea/** rw,\"), then reload AppArmor",
                 )
             }
+            Self::NoFile(why) => write!(f, "Kea's configuration file: {why}"),
             Self::Expired(expired) => expired.fmt(f),
         }
     }

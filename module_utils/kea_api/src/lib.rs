@@ -14,7 +14,7 @@
 //! let deadline = Deadline::after(Duration::from_secs(30));
 //! let kea = Server::unix("/run/kea/kea4-ctrl-socket");
 //! let before = kea.config_get(&deadline)?;
-//! let mut reservation = Reservation::new("02:a5:00:00:00:65".parse()?);
+//! let mut reservation = Reservation::new("02:a5:00:00:00:65".parse::<net_types::MacAddress>()?);
 //! reservation.set_ip("10.20.0.21".parse()?);
 //! let mut after = before.clone();
 //! after.put(1, None, reservation)?;
@@ -25,12 +25,16 @@
 mod answer;
 mod channel;
 mod config;
+mod config_file;
 mod error;
+mod host_commands;
 mod reservation;
 mod server;
 
 pub use answer::Answer;
-pub use config::{Dhcp4Config, Subnet};
+pub use config::{ClientClass, Dhcp4Config, Subnet};
+pub use config_file::ConfigFile;
 pub use error::Error;
+pub use host_commands::HostChange;
 pub use reservation::Reservation;
 pub use server::{Lease, Server};

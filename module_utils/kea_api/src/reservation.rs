@@ -2,11 +2,14 @@
 
 use std::net::Ipv4Addr;
 
-use net_types::MacAddress;
+use net_types::{ClientId, HostIdentifier, MacAddress};
 use serde_json::{Map, Value, json};
 
 /// What `config-get` shows for an address that was not given (Kea `src/lib/dhcpsrv/host.cc`).
 const NO_ADDRESS: &str = "0.0.0.0";
+
+/// What a host may be known by; exactly one is given (doc/sphinx/arm/dhcp4-srv.rst, host reservations).
+const IDENTIFIERS: [&str; 5] = ["hw-address", "client-id", "duid", "circuit-id", "flex-id"];
 
 /// A reservation of a subnet: the JSON object itself, so that keys this crate does not know survive an edit.
 ///
@@ -15,11 +18,11 @@ const NO_ADDRESS: &str = "0.0.0.0";
 pub struct Reservation(Map<String, Value>);
 
 impl Reservation {
-    /// A reservation with nothing but its hardware address.
+    /// A reservation with nothing but its identifier.
     #[must_use]
-    pub fn new(mac: MacAddress) -> Self {
+    pub fn new(host: impl Into<HostIdentifier>) -> Self {
         let mut reservation = Self::default();
-        reservation.set_mac(mac);
+        reservation.set_host(&host.into());
         reservation
     }
 
@@ -41,10 +44,21 @@ impl Reservation {
         self.text("hw-address").and_then(|text| text.parse().ok())
     }
 
+    #[must_use]
+    pub fn client_id(&self) -> Option<ClientId> {
+        self.text("client-id").and_then(|text| text.parse().ok())
+    }
+
+    /// The hardware address or the client identifier; `None` for any other identifier.
+    #[must_use]
+    pub fn host(&self) -> Option<HostIdentifier> {
+        self.mac().map(Into::into).or_else(|| self.client_id().map(Into::into))
+    }
+
     /// The identifier as Kea's configuration spells it, for messages: `hw-address 52:54:00:ab:cd:ef`.
     #[must_use]
     pub fn identifier(&self) -> String {
-        ["hw-address", "client-id", "duid", "circuit-id", "flex-id"]
+        IDENTIFIERS
             .iter()
             .find_map(|key| self.text(key).map(|text| format!("{key} {text}")))
             .unwrap_or_else(|| "no identifier".to_owned())
@@ -78,13 +92,29 @@ impl Reservation {
         self.options().find(|option| option["name"] == name).and_then(|option| option["data"].as_str())
     }
 
+    /// The entries of `option-data`.
+    pub fn options(&self) -> impl Iterator<Item = &Value> {
+        self.0.get("option-data").and_then(Value::as_array).into_iter().flatten()
+    }
+
+    /// The names in `client-classes`.
+    pub fn client_classes(&self) -> impl Iterator<Item = &str> {
+        self.0.get("client-classes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    }
+
     #[must_use]
     pub fn user_context(&self) -> Option<&Map<String, Value>> {
         self.0.get("user-context").and_then(Value::as_object)
     }
 
-    pub fn set_mac(&mut self, mac: MacAddress) {
-        self.0.insert("hw-address".to_owned(), json!(mac.to_string()));
+    /// In the place of any other identifier: Kea takes one.
+    pub fn set_host(&mut self, host: &HostIdentifier) {
+        IDENTIFIERS.iter().for_each(|key| drop(self.0.shift_remove(*key)));
+        let (key, text) = match host {
+            HostIdentifier::Mac(mac) => ("hw-address", mac.to_string()),
+            HostIdentifier::ClientId(client_id) => ("client-id", client_id.to_string()),
+        };
+        self.0.insert(key.to_owned(), json!(text));
     }
 
     pub fn set_ip(&mut self, ip: Ipv4Addr) {
@@ -113,7 +143,17 @@ impl Reservation {
         if !data.is_empty() {
             options.push(json!({"name": name, "data": data}));
         }
+        self.set_options(options);
+    }
+
+    /// Replaces `option-data` whole.
+    pub fn set_options(&mut self, options: Vec<Value>) {
         self.0.insert("option-data".to_owned(), Value::Array(options));
+    }
+
+    /// Replaces `client-classes` whole.
+    pub fn set_client_classes(&mut self, names: Vec<String>) {
+        self.0.insert("client-classes".to_owned(), names.into());
     }
 
     /// Sets a key of `user-context`; `Null` removes it. Other keys stay.
@@ -129,10 +169,6 @@ impl Reservation {
         } else {
             self.0.insert("user-context".to_owned(), Value::Object(context));
         }
-    }
-
-    fn options(&self) -> impl Iterator<Item = &Value> {
-        self.0.get("option-data").and_then(Value::as_array).into_iter().flatten()
     }
 
     fn text(&self, key: &str) -> Option<&str> {

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use deadline::Deadline;
 use http_client::Client;
-use net_types::MacAddress;
+use net_types::{ClientId, MacAddress};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer};
 use crate::channel::{Channel, is_passing};
-use crate::{Dhcp4Config, Error};
+use crate::{ConfigFile, Dhcp4Config, Error};
 
 const READ_TRIES: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_millis(150);
@@ -24,6 +24,8 @@ const EXPIRED_RECLAIMED: u64 = 2;
 #[derive(Debug)]
 pub struct Server {
     channel: Channel,
+    /// Written in the place of `config-write`.
+    file: Option<ConfigFile>,
 }
 
 /// A lease as `lease4-get` shows it.
@@ -32,6 +34,7 @@ pub struct Lease {
     pub ip: Ipv4Addr,
     /// `None` when the stored address is not six bytes.
     pub mac: Option<MacAddress>,
+    pub client_id: Option<ClientId>,
     pub hostname: String,
 }
 
@@ -39,13 +42,33 @@ impl Server {
     /// A control agent, or the server's own HTTP socket (Kea 3).
     #[must_use]
     pub fn http(client: Client) -> Self {
-        Self { channel: Channel::Http(Box::new(client)) }
+        Self { channel: Channel::Http(Box::new(client)), file: None }
     }
 
     /// The server's UNIX control socket on this host.
     #[must_use]
     pub fn unix(path: impl Into<PathBuf>) -> Self {
-        Self { channel: Channel::Unix(path.into()) }
+        Self { channel: Channel::Unix(path.into()), file: None }
+    }
+
+    /// From now on a change is kept by writing this file, not by `config-write`: for a server that may not write it.
+    pub fn keep_in(&mut self, file: ConfigFile) {
+        self.file = Some(file);
+    }
+
+    /// The file given to [`keep_in`](Self::keep_in).
+    #[must_use]
+    pub fn kept_in(&self) -> Option<&ConfigFile> {
+        self.file.as_ref()
+    }
+
+    /// The number of the server's process.
+    ///
+    /// # Errors
+    /// As the server answers.
+    pub fn pid(&self, deadline: &Deadline) -> Result<u64, Error> {
+        let answer = self.read("status-get", &Value::Null, deadline)?;
+        answer.arguments["pid"].as_u64().ok_or_else(|| Error::protocol("status-get", "a pid", "none"))
     }
 
     /// Requests sent so far, by method; `None` over a UNIX socket.
@@ -66,7 +89,12 @@ impl Server {
     }
 
     /// A command that changes nothing: tried again when the exchange broke.
-    fn read(&self, command: &str, arguments: &Value, deadline: &Deadline) -> Result<Answer, Error> {
+    pub(crate) fn read(
+        &self,
+        command: &str,
+        arguments: &Value,
+        deadline: &Deadline,
+    ) -> Result<Answer, Error> {
         for _ in 1..READ_TRIES {
             match self.command(command, arguments, deadline) {
                 Err(error) if is_passing(&error) => deadline.pause(RETRY_PAUSE).map_err(|_| error)?,
@@ -109,17 +137,28 @@ impl Server {
         deadline: &Deadline,
     ) -> Result<(), Error> {
         self.read("config-test", &after.arguments(), deadline)?;
+        if let Some(file) = &self.file {
+            file.check(after, deadline)?;
+        }
         if !self.config_get(deadline)?.same_as(before) {
             return Err(Error::Raced);
         }
         self.config_set(before, after, deadline)?;
-        let Err(error) = self.config_write(deadline) else { return Ok(()) };
+        self.persist_or(deadline, || self.command("config-set", &before.arguments(), deadline).map(drop))
+    }
+
+    /// Keeps what runs in the server's file; when that fails, `restore` takes the change back.
+    pub(crate) fn persist_or(
+        &self,
+        deadline: &Deadline,
+        restore: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Err(error) = self.persist(deadline) else { return Ok(()) };
         let text = match error {
-            Error::Refused { text, .. } => text,
+            Error::Refused { text, .. } | Error::NoFile(text) => text,
             other => other.to_string(),
         };
-        let restored = self.command("config-set", &before.arguments(), deadline);
-        Err(Error::NotPersisted { text, restored: restored.map(drop).map_err(|error| error.to_string()) })
+        Err(Error::NotPersisted { text, restored: restore().map_err(|error| error.to_string()) })
     }
 
     /// `config-set` is atomic, and the same one twice is the same as once: after a broken exchange the running
@@ -144,9 +183,12 @@ impl Server {
     /// Writes the running configuration to the file the server was started with; writing it twice does no harm.
     ///
     /// # Errors
-    /// As the server answers.
-    pub fn config_write(&self, deadline: &Deadline) -> Result<(), Error> {
-        self.read("config-write", &Value::Null, deadline).map(drop)
+    /// As the server answers; [`Error::NoFile`] when the file of [`keep_in`](Self::keep_in) cannot be written.
+    pub fn persist(&self, deadline: &Deadline) -> Result<(), Error> {
+        match &self.file {
+            None => self.read("config-write", &Value::Null, deadline).map(drop),
+            Some(file) => file.write(&self.config_get(deadline)?).map_err(Error::NoFile),
+        }
     }
 
     /// The lease of an address, if there is one (hook lease_cmds); one that is over is none.
@@ -160,7 +202,12 @@ impl Server {
             return Ok(None);
         }
         let text = |key: &str| answer.arguments[key].as_str().unwrap_or_default().to_owned();
-        Ok(Some(Lease { ip, mac: text("hw-address").parse().ok(), hostname: text("hostname") }))
+        Ok(Some(Lease {
+            ip,
+            mac: text("hw-address").parse().ok(),
+            client_id: text("client-id").parse().ok(),
+            hostname: text("hostname"),
+        }))
     }
 
     /// Forgets the lease of an address; nothing happens when there is none (hook lease_cmds).

@@ -4,12 +4,14 @@
 //! and serde through that text. Errors say what was expected and what was found.
 
 mod cidr;
+mod identifier;
 mod invalid;
 mod mac;
 mod name;
 mod vmid;
 
 pub use cidr::Ipv4Cidr;
+pub use identifier::{ClientId, HostIdentifier};
 pub use invalid::Invalid;
 pub use mac::{MacAddress, MacPrefix};
 pub use name::{DomainName, Fqdn, HostName};

@@ -1,9 +1,10 @@
 //! Kea reservations, subnets and leases (Kea/Api/Dhcpv4Controller.php, LeasesController.php).
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use deadline::Deadline;
-use net_types::MacAddress;
+use net_types::{ClientId, HostIdentifier, MacAddress};
 use serde_json::{Value, json};
 
 use crate::api::{Endpoint, Opnsense, again_if_lost, endpoint, judge_write};
@@ -34,12 +35,36 @@ pub struct ReservationRow {
     /// As stored, in whatever spelling; empty when a client id is used.
     pub hw_address: String,
     pub mac: Option<MacAddress>,
+    /// 26.1.8 and newer.
+    pub client_id: Option<ClientId>,
     pub hostname: String,
     pub description: String,
     /// `None` on a release that does not store it; the same holds for the next two.
     pub next_server: Option<String>,
     pub boot_file_name: Option<String>,
     pub tftp_server_name: Option<String>,
+    /// The [`OPTIONS`] that are set.
+    pub option_data: BTreeMap<&'static str, String>,
+}
+
+/// The DHCP options that a reservation can have since 25.7, besides those of its own fields.
+pub const OPTIONS: [&str; 8] = [
+    "option_data.domain_name_servers",
+    "option_data.domain_search",
+    "option_data.routers",
+    "option_data.static_routes",
+    "option_data.classless_static_route",
+    "option_data.domain_name",
+    "option_data.ntp_servers",
+    "option_data.time_servers",
+];
+
+impl ReservationRow {
+    /// What the host is known by; `None` when that is stored in a form that cannot be read.
+    #[must_use]
+    pub fn host(&self) -> Option<HostIdentifier> {
+        self.mac.map(Into::into).or_else(|| self.client_id.clone().map(Into::into))
+    }
 }
 
 /// A lease as the leases page shows it.
@@ -47,6 +72,7 @@ pub struct ReservationRow {
 pub struct Lease {
     pub address: Ipv4Addr,
     pub mac: Option<MacAddress>,
+    pub client_id: Option<ClientId>,
     pub hostname: String,
     /// False for a declined or expired one.
     pub active: bool,
@@ -82,11 +108,17 @@ impl Opnsense {
                 ip_address: row.text("ip_address").parse().ok(),
                 hw_address: row.text("hw_address"),
                 mac: row.text("hw_address").parse().ok(),
+                client_id: row.text("client_id").parse().ok(),
                 hostname: row.text("hostname"),
                 description: row.text("description"),
                 next_server: row.known("next_server"),
                 boot_file_name: row.known("option_data.boot_file_name"),
                 tftp_server_name: row.known("option_data.tftp_server_name"),
+                option_data: OPTIONS
+                    .into_iter()
+                    .map(|name| (name, row.text(name)))
+                    .filter(|(_, data)| !data.is_empty())
+                    .collect(),
             })
             .collect())
     }
@@ -167,6 +199,7 @@ impl Opnsense {
             Some(Lease {
                 address: row.text("address").parse().ok()?,
                 mac: row.text("hwaddr").parse().ok(),
+                client_id: row.text("client_id").parse().ok(),
                 hostname: row.text("hostname"),
                 active: row.text("state") == "0" || row.value("state").is_null(),
             })

@@ -38,6 +38,6 @@ mod unbound;
 pub use api::Opnsense;
 pub use error::{Error, Validation};
 pub use form::{Choice, Form};
-pub use kea::{KeaGeneral, Lease, ReservationRow};
+pub use kea::{KeaGeneral, Lease, OPTIONS, ReservationRow};
 pub use service::{Service, Status};
 pub use unbound::{HostAlias, HostOverrideRow};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ansible_module::{Arguments, Failure, Kind, Opt, Spec, Table};
 use dhcp_client::{Architecture, Discover};
-use net_types::MacAddress;
+use net_types::{ClientId, MacAddress};
 use serde::Deserialize;
 
 pub(crate) fn spec() -> Spec {
@@ -180,7 +180,7 @@ pub(crate) struct Args {
 struct Raw {
     interface: String,
     mac: MacAddress,
-    client_id: Option<String>,
+    client_id: Option<ClientId>,
     architecture: Option<String>,
     request: Vec<i64>,
     collect: i64,
@@ -234,7 +234,7 @@ impl Args {
             interface: raw.interface,
             discover: Discover {
                 mac: raw.mac,
-                client_id: raw.client_id.as_deref().map(client_id).transpose()?,
+                client_id: raw.client_id.map(|client_id| client_id.bytes().to_vec()),
                 architecture: raw
                     .architecture
                     .map(|word| word.parse().map_err(|why| Failure::bad_argument("architecture", why)))
@@ -262,20 +262,4 @@ impl Expect {
         .filter_map(|(field, value)| Some((field, value?)))
         .collect()
     }
-}
-
-/// Pairs of hex digits, with or without colons; option 61 holds at least a type byte and one more (RFC 2132, 9.14).
-fn client_id(text: &str) -> Result<Vec<u8>, Failure> {
-    let digits: String = text.chars().filter(|c| !":-".contains(*c)).collect();
-    let bytes: Option<Vec<u8>> = (digits.len().is_multiple_of(2) && digits.is_ascii())
-        .then(|| {
-            (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
-        })
-        .flatten();
-    bytes.filter(|bytes| (2..=255).contains(&bytes.len())).ok_or_else(|| {
-        Failure::bad_argument(
-            "client_id",
-            format!("expected 2 to 255 bytes in hexadecimal, type byte first, found `{text}`"),
-        )
-    })
 }

@@ -1,14 +1,18 @@
 //! The option table and the checked arguments.
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
-use ansible_module::{Arguments, Failure, Opt, Rule, Spec, Table};
+use ansible_module::{Arguments, Failure, Kind, Opt, Rule, Spec, Table};
 use api_options::{KeaOptions, OpnsenseOptions, kea_table, opnsense_table};
-use net_types::{HostName, Ipv4Cidr, MacAddress};
+use dhcp_reservations::opnsense::name_in_kea;
+use dhcp_reservations::{Field, OptionData, Values, mark, unmark};
+use net_types::{ClientId, HostIdentifier, HostName, Ipv4Cidr, MacAddress};
+use opnsense_api::OPTIONS;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::values::{Field, Values, mark, unmark};
+use crate::boot::Architecture;
 
 /// OPNsense keeps at most this many characters in a description.
 const LONGEST_DESCRIPTION: usize = 255;
@@ -29,6 +33,16 @@ pub(crate) enum State {
     Absent,
 }
 
+/// Who keeps a change of plain Kea for its next start.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Persist {
+    /// `config-write`
+    Server,
+    /// This module writes the file.
+    File,
+}
+
 /// A subnet as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SubnetName {
@@ -42,7 +56,7 @@ pub(crate) enum SubnetName {
 pub(crate) struct Args {
     pub(crate) backend: Backend,
     pub(crate) state: State,
-    pub(crate) mac: MacAddress,
+    pub(crate) host: HostIdentifier,
     pub(crate) ip: Option<Ipv4Addr>,
     pub(crate) subnet: Option<SubnetName>,
     /// The fields asked for; those left out stay as they are. An empty text unsets a field.
@@ -51,7 +65,11 @@ pub(crate) struct Args {
     pub(crate) owner: Option<String>,
     pub(crate) prune_stale: bool,
     pub(crate) clear_lease: bool,
+    /// The architecture that must be able to boot from the network.
+    pub(crate) netboot: Option<Architecture>,
     pub(crate) apply: bool,
+    pub(crate) persist: Persist,
+    pub(crate) kea_config_file: Option<PathBuf>,
     pub(crate) opnsense: OpnsenseOptions,
     pub(crate) kea: KeaOptions,
 }
@@ -60,18 +78,25 @@ pub(crate) struct Args {
 struct Raw {
     backend: Backend,
     state: State,
-    mac: MacAddress,
+    mac: Option<MacAddress>,
+    client_id: Option<ClientId>,
     ip: Option<String>,
     subnet: Option<String>,
     hostname: Option<String>,
     next_server: Option<String>,
     boot_file: Option<String>,
     tftp_server_name: Option<String>,
+    option_data: Option<Vec<OptionData>>,
+    client_classes: Option<Vec<String>>,
     description: Option<String>,
     owner: Option<String>,
     prune_stale: bool,
     clear_lease: bool,
+    netboot: bool,
+    architecture: Architecture,
     apply: bool,
+    persist: Persist,
+    kea_config_file: Option<PathBuf>,
 }
 
 impl Args {
@@ -79,22 +104,26 @@ impl Args {
     /// `bad_argument`
     pub(crate) fn new(arguments: &Arguments) -> Result<Self, Failure> {
         let raw: Raw = arguments.parse()?;
+        let host = host(&raw)?;
         let ip = raw.ip.as_deref().map(address).transpose()?;
         let subnet = raw.subnet.as_deref().map(subnet_name).transpose()?;
         let hostname = raw.hostname.as_deref().map(hostname).transpose()?;
         let owner = [&raw.owner, &hostname].into_iter().flatten().find(|name| !name.is_empty()).cloned();
         refuse_contradictions(&raw, ip, subnet.as_ref(), owner.as_deref())?;
         let args = Self {
-            wanted: wanted(&raw, ip, hostname)?,
+            wanted: wanted(&raw, &host, ip, hostname)?,
             backend: raw.backend,
             state: raw.state,
-            mac: raw.mac,
+            host,
             ip,
             subnet,
             owner,
             prune_stale: raw.prune_stale,
             clear_lease: raw.clear_lease,
+            netboot: raw.netboot.then_some(raw.architecture),
             apply: raw.apply,
+            persist: raw.persist,
+            kea_config_file: raw.kea_config_file,
             opnsense: arguments.parse()?,
             kea: arguments.parse()?,
         };
@@ -105,6 +134,14 @@ impl Args {
     /// Whether a write takes a later step to be in effect, and this run is not the one to take it.
     pub(crate) fn stores_only(&self) -> bool {
         self.backend == Backend::Opnsense && !self.apply
+    }
+
+    /// What a field shall be in the end.
+    pub(crate) fn asked(&self, field: Field) -> &str {
+        match field {
+            Field::Owner => self.owner.as_deref().unwrap_or_default(),
+            field => self.wanted.text(field),
+        }
     }
 
     fn refuse_unfit_description(&self) -> Result<(), Failure> {
@@ -136,15 +173,17 @@ fn refuse_contradictions(
     owner: Option<&str>,
 ) -> Result<(), Failure> {
     let (option, why) = match (ip, subnet) {
-        _ if raw.mac.is_multicast() || raw.mac.bytes() == [0; 6] => {
-            ("mac", format!("{} cannot be the address of a network card", raw.mac))
-        }
         (Some(ip), Some(SubnetName::Cidr(cidr))) if !cidr.contains(ip) => {
             ("ip", format!("{ip} is not in the subnet {cidr}"))
         }
         _ if raw.clear_lease && raw.backend == Backend::Opnsense && !raw.apply => {
             let why = "a lease is forgotten once the reservation is in effect: with `apply: false` it is not";
             ("clear_lease", why.to_owned())
+        }
+        _ if raw.netboot && raw.client_id.is_some() => {
+            let why = "a firmware sends another client identifier than the system it boots, so only one of them would get \
+                       the address: reserve by `mac`";
+            ("netboot", why.to_owned())
         }
         _ if raw.prune_stale && owner.is_none() => {
             let why = "whose stale reservation may be removed? Give `hostname` or `owner` as well";
@@ -155,7 +194,23 @@ fn refuse_contradictions(
     Err(Failure::bad_argument(option, why))
 }
 
-fn wanted(raw: &Raw, ip: Option<Ipv4Addr>, hostname: Option<String>) -> Result<Values, Failure> {
+fn host(raw: &Raw) -> Result<HostIdentifier, Failure> {
+    match (raw.mac, &raw.client_id) {
+        (Some(mac), _) if mac.is_multicast() || mac.bytes() == [0; 6] => {
+            Err(Failure::bad_argument("mac", format!("{mac} cannot be the address of a network card")))
+        }
+        (Some(mac), _) => Ok(mac.into()),
+        (None, Some(client_id)) => Ok(client_id.clone().into()),
+        (None, None) => Err(Failure::bad_argument("mac", "one of `mac`, `client_id` is needed")),
+    }
+}
+
+fn wanted(
+    raw: &Raw,
+    host: &HostIdentifier,
+    ip: Option<Ipv4Addr>,
+    hostname: Option<String>,
+) -> Result<Values, Failure> {
     let next_server = raw.next_server.as_deref().map(next_server).transpose()?;
     for (option, text) in [("boot_file", &raw.boot_file), ("tftp_server_name", &raw.tftp_server_name)] {
         let is_option_data = option == "tftp_server_name" || raw.backend == Backend::Opnsense;
@@ -163,16 +218,77 @@ fn wanted(raw: &Raw, ip: Option<Ipv4Addr>, hostname: Option<String>) -> Result<V
             check_text(option, text, is_option_data)?;
         }
     }
+    let (mac, client_id) = match host {
+        HostIdentifier::Mac(mac) => (mac.to_string(), String::new()),
+        HostIdentifier::ClientId(client_id) => (String::new(), client_id.to_string()),
+    };
     let asked = [
-        (Field::HwAddress, Some(raw.mac.to_string())),
+        (Field::HwAddress, Some(mac)),
+        (Field::ClientId, Some(client_id)),
         (Field::IpAddress, ip.map(|ip| ip.to_string())),
         (Field::Hostname, hostname),
         (Field::NextServer, next_server),
         (Field::BootFileName, raw.boot_file.clone()),
         (Field::TftpServerName, raw.tftp_server_name.clone()),
+        (
+            Field::OptionData,
+            raw.option_data.as_ref().map(|options| option_data(options, raw.backend)).transpose()?,
+        ),
+        (
+            Field::ClientClasses,
+            raw.client_classes.as_ref().map(|names| classes(names, raw.backend)).transpose()?,
+        ),
         (Field::Description, raw.description.clone()),
     ];
     Ok(asked.into_iter().filter_map(|(field, text)| Some((field, text?))).collect())
+}
+
+/// Options with a field, and so an option of this module, of their own.
+const OWN_FIELD: [(&str, u8, &str); 2] =
+    [("tftp-server-name", 66, "tftp_server_name"), ("boot-file-name", 67, "boot_file")];
+
+fn option_data(options: &[OptionData], backend: Backend) -> Result<String, Failure> {
+    for (index, option) in options.iter().enumerate() {
+        let refuse = |why: String| Err(Failure::bad_argument(format!("option_data[{index}]"), why));
+        let named = option.name.as_deref().unwrap_or_default();
+        let own = OWN_FIELD.iter().find(|(name, code, _)| *name == named || option.code == Some(*code));
+        match own {
+            // On plain Kea the boot file is the BOOTP field; option 67 may stand beside it.
+            Some((.., "boot_file")) if backend == Backend::Kea => {
+                check_text("option_data", &option.data, true)?
+            }
+            Some((.., own)) => return refuse(format!("that is the option `{own}` of this module")),
+            None => {}
+        }
+        if option.data.is_empty() {
+            return refuse("`data` is empty: to remove an option, leave it out of the list".to_owned());
+        }
+        let is_twice =
+            options[..index].iter().any(|earlier| earlier.code == option.code && earlier.name == option.name);
+        if is_twice {
+            return refuse("the same option stands in the list before".to_owned());
+        }
+        if backend == Backend::Opnsense {
+            let known = OPTIONS.map(name_in_kea);
+            if !known.iter().any(|name| name == named) {
+                return refuse(format!("OPNsense stores these by name: {}", known.join(", ")));
+            }
+            if option.always_send || !option.csv_format {
+                return refuse("OPNsense has neither `always_send` nor `csv_format: false`".to_owned());
+            }
+        }
+    }
+    Ok(OptionData::to_text(options.to_vec()))
+}
+
+fn classes(names: &[String], backend: Backend) -> Result<String, Failure> {
+    if backend == Backend::Opnsense && !names.is_empty() {
+        return Err(Failure::bad_argument("client_classes", "OPNsense puts no reservation into a class"));
+    }
+    if names.iter().any(String::is_empty) {
+        return Err(Failure::bad_argument("client_classes", "a class has a name, found an empty one"));
+    }
+    Ok(Field::list_text(names.iter().map(String::as_str)))
 }
 
 fn address(text: &str) -> Result<Ipv4Addr, Failure> {
@@ -266,9 +382,10 @@ pub(crate) fn spec() -> Spec {
              another machine, run M(homelab.anvil.opnsense_reconfigure) with O(homelab.anvil.opnsense_reconfigure#module:force=true).",
         )
         .note(
-            "On plain Kea the reservation is written with config-set and config-write, the rest of the configuration \
-             stays as it is. Where Kea may not write its file (Debian 12 as installed), the old configuration is put \
-             back and the failure says how to allow it.",
+            "On plain Kea a reservation is added, removed or changed in place with a command of the hook host_cmds where that \
+             is loaded. Without the hook, and when an address moves to another host or a host to another address, the whole \
+             configuration is set at once; the rest of it stays as it is. Where Kea may not write its file (Debian 12 as \
+             installed), the change is taken back and the failure says how to allow it; see O(persist).",
         )
         .seealso(&["homelab.anvil.opnsense_reconfigure", "homelab.anvil.dns_record"])
         .timeout(120)
@@ -288,10 +405,13 @@ fn table() -> Table {
             .default("present")
             .doc("V(absent) removes the reservation of O(mac)."),
         Opt::str("mac")
-            .required()
             .quoted("a MAC address")
             .aliases(&["hw_address"])
             .doc("MAC address of the host, in any spelling; it is sent in lower case with colons."),
+        Opt::str("client_id")
+            .quoted("a client identifier")
+            .doc("Client identifier (option 61) of the host in hexadecimal, its type byte first, instead of O(mac). OPNsense \
+                  stores it since 26.1.8."),
         Opt::str("ip")
             .quoted("an IPv4 address")
             .aliases(&["ip_address"])
@@ -307,6 +427,28 @@ fn table() -> Table {
             .aliases(&["boot_file_name"])
             .doc("Boot file. On plain Kea it is the BOOTP field C(file); OPNsense can only send it as option 67, since 25.7."),
         Opt::str("tftp_server_name").doc("Option 66. OPNsense stores it since 25.7."),
+        Opt::list_of(
+            "option_data",
+            Table::new(vec![
+                Opt::str("name").doc("Name of the option in Kea, such as V(routers)."),
+                Opt::int("code").doc("Code of the option; plain Kea only."),
+                Opt::str("data").required().doc("Value of the option, as Kea writes it."),
+                Opt::bool("always_send")
+                    .default(false)
+                    .doc("Send it also to a client that does not ask for it; plain Kea only."),
+                Opt::bool("csv_format")
+                    .default(true)
+                    .doc("With V(false), O(option_data[].data) is hexadecimal; plain Kea only."),
+            ])
+            .rule(Rule::RequiredOneOf(vec!["name", "code"]))
+            .rule(Rule::MutuallyExclusive(vec!["name", "code"])),
+        )
+        .doc(format!(
+            "All other DHCP options of the reservation; one that is not in the list is removed. OPNsense stores {} since 25.7.",
+            OPTIONS.map(|field| format!("V({})", name_in_kea(field))).join(", ")
+        )),
+        Opt::list("client_classes", Kind::Str)
+            .doc("All classes that Kea puts the host into; plain Kea only."),
         Opt::str("description")
             .doc("Free text. On plain Kea it is the C(comment) of the reservation's user context."),
         Opt::str("owner")
@@ -322,12 +464,35 @@ fn table() -> Table {
             .default(false)
             .doc("Forget a lease that another MAC address has on O(ip), once the reservation is in effect. Needs the hook \
                   lease_cmds, or OPNsense 26.1.6."),
+        Opt::bool("netboot")
+            .default(false)
+            .doc("Assert what a client of O(architecture) needs to boot from the network, and fail otherwise: a boot server \
+                  (siaddr) of the reservation or the subnet, a boot file that suits the architecture, and a subnet where a \
+                  client identifier does not outrank the MAC address (C(match-client-id) off), since firmware and operating \
+                  system send different ones."),
+        Opt::str("architecture")
+            .choices(&Architecture::NAMES)
+            .default("uefi_x64")
+            .doc("What O(netboot) is asserted for."),
         Opt::bool("apply")
             .default(true)
             .doc("Whether OPNsense makes Kea read the change. With V(false) it is stored and verified as stored, and \
                   RV(pending_apply) says that M(homelab.anvil.opnsense_reconfigure) has to run, once for a batch. Plain Kea \
                   applies at once."),
+        Opt::str("persist")
+            .choices(&["server", "file"])
+            .default("server")
+            .doc("How a change of plain Kea outlives a restart. With V(server), Kea writes its file itself (config-write). With \
+                  V(file), this module does, as root on Kea's machine through O(kea_socket): for a Kea that may not write its \
+                  file, as Debian 12 installs it. The file is replaced atomically, after Kea's own program (C(-t)) accepted it. \
+                  Either way it holds the whole configuration without comments and includes."),
+        Opt::path("kea_config_file").doc(
+            "The file for O(persist=file), as a check: by default it is the one that the running Kea was started with.",
+        ),
     ])
+    .rule(Rule::RequiredIf { option: "persist", value: json!("file"), required: vec!["kea_socket"], any: false })
+    .rule(Rule::MutuallyExclusive(vec!["mac", "client_id"]))
+    .rule(Rule::RequiredOneOf(vec!["mac", "client_id"]))
     .rule(Rule::RequiredIf { option: "state", value: json!("present"), required: vec!["ip"], any: false })
     .rule(Rule::RequiredIf {
         option: "backend",
@@ -381,49 +546,16 @@ const EXAMPLES: &str = r#"
   become: true
 "#;
 
-const RETURNS: &str = r"
+const RETURNS: &str = concat!(
+    r"
 reservation:
   description: The reservation as the server holds it; in check mode as it would be. Null when there is none.
   returned: success
   type: dict
   contains:
-    subnet:
-      description: The subnet's prefix.
-      type: str
-      sample: 10.20.0.0/24
-    subnet_key:
-      description: Kea's subnet-id, or OPNsense's UUID of the subnet.
-      type: str
-    uuid:
-      description: OPNsense's UUID of the reservation; null on plain Kea.
-      type: str
-    hw_address:
-      description: The MAC address.
-      type: str
-      sample: 02:a5:00:00:00:65
-    ip_address:
-      description: The reserved address.
-      type: str
-      sample: 10.20.0.21
-    hostname:
-      description: The host's name; empty when it has none.
-      type: str
-    next_server:
-      description: The boot server (siaddr); empty when the subnet's counts.
-      type: str
-    boot_file_name:
-      description: The boot file; RV(boot_file_sent_as) says how it is sent.
-      type: str
-    tftp_server_name:
-      description: Option 66.
-      type: str
-    description:
-      description: The description without the mark of the owner.
-      type: str
-    owner:
-      description: Whose reservation it is marked as; empty without a mark.
-      type: str
-boot_file_sent_as:
+",
+    dhcp_reservations::object_doc!(),
+    r"boot_file_sent_as:
   description: How the client gets the boot file.
   returned: success
   type: str
@@ -446,7 +578,8 @@ validations:
   description: The fields that OPNsense refuses, each with its words.
   returned: failure
   type: dict
-";
+"
+);
 
 #[cfg(test)]
 mod tests;

@@ -2,23 +2,23 @@
 
 mod apply;
 mod args;
+mod boot;
 mod observe;
 mod plan;
-mod values;
 
 use std::collections::BTreeMap;
 
-use ansible_module::{Arguments, Change, ErrorCode, Failure, Module, Plan, Proof, Run, Spec};
+use ansible_module::{Arguments, Change, Failure, Module, Plan, Proof, Run, Spec};
 use api_options::{Mark, kea_failure, opnsense_apply, opnsense_failure};
+use dhcp_reservations::{Field, Reservation};
 use kea_api::Server;
 use opnsense_api::{Opnsense, Service};
 use serde_json::{Map, Value, json};
 
-use crate::args::{Args, Backend, State};
+use crate::args::{Args, Backend, Persist, State};
 use crate::observe::Lease;
-pub use crate::observe::{Observed, Reservation};
-pub use crate::plan::{Action, Put};
-use crate::values::Field;
+pub use crate::observe::Observed;
+pub use crate::plan::{Action, Put, Store};
 
 /// The module.
 #[derive(Debug)]
@@ -60,8 +60,8 @@ impl Module for KeaReservation {
 
     fn subject(&self) -> String {
         match self.args.wanted.text(Field::Hostname) {
-            "" => format!("reservation of {}", self.args.mac),
-            hostname => format!("reservation of {} ({hostname})", self.args.mac),
+            "" => format!("reservation of {}", self.args.host),
+            hostname => format!("reservation of {} ({hostname})", self.args.host),
         }
     }
 
@@ -74,11 +74,17 @@ impl Module for KeaReservation {
 
     fn observe(&mut self, run: &Run) -> Result<Observed, Failure> {
         let pending = self.pending.is_set();
-        let observed = match &self.server {
+        let observed = match &mut self.server {
             Reached::Opnsense(firewall) => {
                 observe::opnsense::observe(firewall, &self.args, pending, &run.deadline)
             }
-            Reached::Kea(server) => observe::kea::observe(server, &self.args, pending, &run.deadline),
+            Reached::Kea(server) => {
+                if self.args.persist == Persist::File && server.kept_in().is_none() {
+                    let given = self.args.kea_config_file.as_deref();
+                    server.keep_in(observe::kea::config_file(server, given, &run.deadline)?);
+                }
+                observe::kea::observe(server, &self.args, pending, &run.deadline)
+            }
         }?;
         if self.lease == Lease::NotChecked {
             self.lease = observed.lease.clone();
@@ -92,17 +98,13 @@ impl Module for KeaReservation {
 
     fn apply(&mut self, action: &Action, observed: &Observed, run: &Run) -> Result<(), Failure> {
         let deadline = &run.deadline;
-        let mac = self.args.mac;
+        let host = &self.args.host;
         match (action, &self.server) {
-            (Action::Store { remove, put }, Reached::Opnsense(firewall)) => {
-                apply::opnsense::store(firewall, &self.pending, remove, put.as_ref(), mac, deadline)
+            (Action::Store(store), Reached::Opnsense(firewall)) => {
+                apply::opnsense::store(firewall, &self.pending, store, host, deadline)
             }
-            (Action::Store { remove, put }, Reached::Kea(server)) => {
-                let before = observed
-                    .config
-                    .as_ref()
-                    .ok_or_else(|| Failure::new(ErrorCode::INTERNAL, "Kea's configuration was not read"))?;
-                apply::kea::store(server, &self.pending, before, remove, put.as_ref(), mac, deadline)
+            (Action::Store(store), Reached::Kea(server)) => {
+                apply::kea::store(server, &self.pending, observed, store, host, deadline)
             }
             (Action::Apply, Reached::Opnsense(firewall)) => {
                 opnsense_apply(firewall, Service::Kea, &self.pending, deadline)
@@ -169,11 +171,8 @@ impl KeaReservation {
                 one.subnet = subnet.key.clone();
             }
         }
-        let mut object = one.values.to_object();
-        object.insert("subnet".to_owned(), observed.cidr_of(&one.subnet).into());
-        object.insert("subnet_key".to_owned(), one.subnet.into());
-        object.insert("uuid".to_owned(), if one.uuid.is_empty() { Value::Null } else { one.uuid.into() });
-        Value::Object(object)
+        let cidr = observed.cidr_of(&one.subnet);
+        Value::Object(one.to_object(cidr))
     }
 }
 
@@ -197,11 +196,11 @@ fn proof(args: &Args, change: &Change, observed: &Observed) -> Proof {
             let field = field.rsplit('.').next().and_then(Field::by_name);
             match (own.first(), field) {
                 (Some(own), Some(field)) => {
-                    let found = own.values.text(field);
-                    if change.after.as_str().is_some_and(|asked| field.same(asked, found)) {
+                    let (asked, found) = (args.asked(field), own.values.text(field));
+                    if field.same(asked, found) {
                         Proof::Held
                     } else {
-                        Proof::Mismatch { found: found.into() }
+                        Proof::Mismatch { found: field.shown(found) }
                     }
                 }
                 _ => Proof::Mismatch { found: Value::Null },

@@ -3,19 +3,19 @@
 pub(crate) mod kea;
 pub(crate) mod opnsense;
 
-use std::net::Ipv4Addr;
-
-use ::kea_api::Dhcp4Config;
-use net_types::{Ipv4Cidr, MacAddress};
+use dhcp_reservations::{Field, Reservation, Reservations, Subnet};
+use kea_api::{ClientClass, Dhcp4Config};
+use net_types::{ClientId, HostIdentifier, MacAddress};
 
 use crate::args::{Args, SubnetName};
-use crate::values::{Field, Values};
 
 /// The server as it was seen.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     pub(crate) subnets: Vec<Subnet>,
     pub(crate) reservations: Vec<Reservation>,
+    /// Kea's classes; OPNsense has none.
+    pub(crate) classes: Vec<ClientClass>,
     /// Fields this server would drop without a word, each with what it takes to store it.
     pub(crate) lacking: Vec<(Field, &'static str)>,
     /// Why reservations have no effect at all, if so.
@@ -27,38 +27,10 @@ pub struct Observed {
     pub(crate) lease: Lease,
     /// Whether the server can forget a lease.
     pub(crate) can_clear_lease: bool,
+    /// Whether Kea changes single hosts on command (hook host_cmds).
+    pub(crate) host_commands: bool,
     /// Kea's configuration, which a change is made from.
     pub(crate) config: Option<Dhcp4Config>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Subnet {
-    /// Kea's subnet-id or OPNsense's UUID.
-    pub(crate) key: String,
-    pub(crate) cidr: Ipv4Cidr,
-    pub(crate) routers: Vec<Ipv4Addr>,
-    pub(crate) next_server: Option<Ipv4Addr>,
-    /// Pools in which this Kea ignores reservations (`reservations-out-of-pool`).
-    pub(crate) forbidden: Vec<(Ipv4Addr, Ipv4Addr)>,
-}
-
-/// One reservation, of either backend.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reservation {
-    /// OPNsense's UUID; empty on plain Kea.
-    pub(crate) uuid: String,
-    /// The key of its subnet; empty for one outside every subnet.
-    pub(crate) subnet: String,
-    pub(crate) mac: Option<MacAddress>,
-    /// The identifier as stored, for messages.
-    pub(crate) identifier: String,
-    pub(crate) values: Values,
-}
-
-impl Reservation {
-    pub(crate) fn ip(&self) -> Option<Ipv4Addr> {
-        self.values.text(Field::IpAddress).parse().ok()
-    }
 }
 
 /// Who has the address now.
@@ -72,12 +44,16 @@ pub(crate) enum Lease {
 }
 
 impl Lease {
-    pub(crate) fn of(holder: Option<Option<MacAddress>>, mac: MacAddress) -> Self {
-        match holder {
-            None => Self::Free,
-            Some(Some(holder)) if holder == mac => Self::Own,
-            Some(Some(holder)) => Self::Other(holder.to_string()),
-            Some(None) => Self::Other("an unknown client".to_owned()),
+    /// A lease of this card and this client identifier, to `host`.
+    pub(crate) fn of(mac: Option<MacAddress>, client_id: Option<&ClientId>, host: &HostIdentifier) -> Self {
+        let is_own = match host {
+            HostIdentifier::Mac(own) => mac == Some(*own),
+            HostIdentifier::ClientId(own) => client_id == Some(own),
+        };
+        match (is_own, mac) {
+            (true, _) => Self::Own,
+            (false, Some(mac)) => Self::Other(mac.to_string()),
+            (false, None) => Self::Other("an unknown client".to_owned()),
         }
     }
 
@@ -93,6 +69,10 @@ impl Lease {
 }
 
 impl Observed {
+    pub(crate) fn of(all: Reservations) -> Self {
+        Self { subnets: all.subnets, reservations: all.reservations, ..Self::default() }
+    }
+
     /// The subnet the task is about; `None` when there is no such subnet, or none was named.
     pub(crate) fn subnet(&self, args: &Args) -> Option<&Subnet> {
         self.subnets.iter().find(|subnet| match (&args.subnet, args.ip) {
@@ -103,11 +83,11 @@ impl Observed {
         })
     }
 
-    /// The reservations of the task's MAC address, in its subnet if it names one.
+    /// The reservations of the task's host, in its subnet if it names one.
     pub(crate) fn own(&self, args: &Args) -> Vec<&Reservation> {
         let key = self.subnet(args).map(|subnet| &subnet.key);
         let anywhere = args.subnet.is_none() && args.ip.is_none();
-        let own = self.reservations.iter().filter(|one| one.mac == Some(args.mac));
+        let own = self.reservations.iter().filter(|one| one.host.as_ref() == Some(&args.host));
         let mut own: Vec<_> = own.filter(|one| anywhere || Some(&one.subnet) == key).collect();
         // Of several spellings of one MAC address, the one with the right address is kept.
         own.sort_by_key(|one| args.ip.is_some() && one.ip() != args.ip);

@@ -3,11 +3,12 @@
 use std::net::Ipv4Addr;
 
 use ansible_module::{Change, Failure, Plan};
+use dhcp_reservations::{Field, Reservation, Subnet, Values};
+use kea_api::Dhcp4Config;
 use serde_json::{Value, json};
 
 use crate::args::{Args, Backend, State, SubnetName};
-use crate::observe::{Lease, Observed, Reservation, Subnet};
-use crate::values::{Field, Values};
+use crate::observe::{Lease, Observed};
 
 /// The change that stands for the service reading its configuration.
 pub(crate) const SERVICE: &str = "kea.service";
@@ -20,14 +21,32 @@ pub(crate) const LEASE: &str = "lease";
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Reservations go, then one comes or changes.
-    Store {
-        remove: Vec<Reservation>,
-        put: Option<Put>,
-    },
+    Store(Store),
     /// OPNsense: Kea reads its configuration. Plain Kea: it writes it.
     Apply,
     ClearLease(Ipv4Addr),
+}
+
+/// Reservations go, then one comes or changes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Store {
+    pub(crate) remove: Vec<Reservation>,
+    pub(crate) put: Option<Put>,
+}
+
+impl Store {
+    /// Whether one reservation comes, goes, or stays the one of its host at its address.
+    pub(crate) fn is_of_one_host(&self) -> bool {
+        let is_moved = |put: &Put| {
+            let moves = [Field::HwAddress, Field::ClientId, Field::IpAddress];
+            put.replaces.is_some() && moves.into_iter().any(|field| put.values.speaks_of(field))
+        };
+        match (&self.remove[..], &self.put) {
+            ([], Some(put)) => !is_moved(put),
+            ([_], None) => true,
+            _ => false,
+        }
+    }
 }
 
 /// A reservation that is written.
@@ -48,6 +67,11 @@ pub(crate) fn differs(args: &Args, observed: &Observed) -> bool {
             [own] => !changed(&args.wanted, &own.values).is_empty(),
             _ => true,
         }
+}
+
+/// Whether anything is to be stored.
+pub(crate) fn writes(args: &Args, observed: &Observed) -> bool {
+    differs(args, observed) || (args.state == State::Absent && !observed.own(args).is_empty())
 }
 
 pub(crate) fn plan(args: &Args, observed: &Observed) -> Result<Plan<Action>, Failure> {
@@ -82,13 +106,13 @@ fn present(args: &Args, observed: &Observed, plan: &mut Plan<Action>) -> Result<
     }
     refuse_lacking(&values, observed)?;
     if values.speaks_of(Field::BootFileName) {
-        warn_of_no_boot_server(args, subnet, base, plan);
+        warn_of_a_boot_that_may_fail(args, subnet, base, plan);
     }
+    refuse_unbootable(args, subnet, base, observed)?;
     refuse_global(own.iter().chain(&stale).copied())?;
     let superfluous =
         own.iter().skip(1).chain(&stale).copied().filter(|one| base.is_none_or(|base| base != *one));
-    store(args, observed, &subnet.key, base, superfluous.cloned().collect(), values, plan);
-    Ok(())
+    store(args, observed, &subnet.key, base, superfluous.cloned().collect(), values, plan)
 }
 
 fn store(
@@ -99,20 +123,42 @@ fn store(
     remove: Vec<Reservation>,
     mut values: Values,
     plan: &mut Plan<Action>,
-) {
+) -> Result<(), Failure> {
     let mut changes: Vec<Change> = remove.iter().map(|one| removal(one, observed)).collect();
     let mut put = None;
     if !values.is_empty() {
         add_owner(&mut values, args, base);
         changes.extend(values.iter().map(|(field, text)| {
-            let before = base.map_or(Value::Null, |base| base.values.text(field).into());
-            Change::new(path(field), before, text)
+            let before = base.map_or(Value::Null, |base| field.shown(base.values.text(field)));
+            Change::new(path(field), before, field.shown(text))
         }));
         put = Some(Put { subnet: subnet.to_owned(), replaces: base.cloned(), values });
     }
     if !changes.is_empty() {
-        plan.step(Action::Store { remove, put }, changes);
+        let store = Store { remove, put };
+        refuse_to_forget_leases(observed, &store)?;
+        warn_of_hosts_elsewhere(observed, plan);
+        plan.step(Action::Store(store), changes);
     }
+    Ok(())
+}
+
+fn warn_of_hosts_elsewhere(observed: &Observed, plan: &mut Plan<Action>) {
+    if observed.config.as_ref().is_some_and(Dhcp4Config::has_hosts_database) {
+        plan.warn("this Kea also has a hosts database, which was not looked at: a reservation there may hold the address too");
+    }
+}
+
+/// `config-set` starts the lease database anew; one that is not persistent is then empty (seen on Kea 2.2 and 3.0).
+fn refuse_to_forget_leases(observed: &Observed, store: &Store) -> Result<(), Failure> {
+    let forgets = observed.config.as_ref().is_some_and(Dhcp4Config::forgets_leases);
+    if !forgets || (observed.host_commands && store.is_of_one_host()) {
+        return Ok(());
+    }
+    Err(Failure::refused(
+        "this Kea keeps its leases in memory only (lease-database: persist false), so a change of its configuration would \
+         forget every lease: set persist to true, or load the hook host_cmds",
+    ))
 }
 
 fn absent(args: &Args, observed: &Observed, plan: &mut Plan<Action>) -> Result<(), Failure> {
@@ -126,7 +172,7 @@ fn absent(args: &Args, observed: &Observed, plan: &mut Plan<Action>) -> Result<(
         let cidrs: Vec<String> = subnets.iter().map(|key| observed.cidr_of(key)).collect();
         return Err(Failure::refused(format!(
             "{} has reservations in several subnets ({}): say which with `subnet`",
-            args.mac,
+            args.host,
             cidrs.join(", ")
         )));
     }
@@ -136,7 +182,9 @@ fn absent(args: &Args, observed: &Observed, plan: &mut Plan<Action>) -> Result<(
     refuse_global(own.iter().copied())?;
     let changes = own.iter().map(|one| removal(one, observed)).collect();
     let remove = own.into_iter().cloned().collect();
-    plan.step(Action::Store { remove, put: None }, changes);
+    let store = Store { remove, put: None };
+    refuse_to_forget_leases(observed, &store)?;
+    plan.step(Action::Store(store), changes);
     Ok(())
 }
 
@@ -232,14 +280,16 @@ fn named(one: &Reservation) -> String {
     }
 }
 
-/// Others that hold the address, all of them stale: reservations of this very host under another MAC address.
+/// Others that hold the address, all of them stale: reservations of this very host under another identifier.
 fn stale_holders<'a>(
     args: &Args,
     ip: Ipv4Addr,
     observed: &'a Observed,
 ) -> Result<Vec<&'a Reservation>, Failure> {
-    let holders =
-        observed.reservations.iter().filter(|one| one.ip() == Some(ip) && one.mac != Some(args.mac));
+    let holders = observed
+        .reservations
+        .iter()
+        .filter(|one| one.ip() == Some(ip) && one.host.as_ref() != Some(&args.host));
     holders
         .map(|one| match (is_of_this_host(args, one), args.prune_stale) {
             (true, true) => Ok(one),
@@ -260,9 +310,9 @@ fn is_of_this_host(args: &Args, one: &Reservation) -> bool {
     match one.values.text(Field::Owner) {
         "" => {
             let hostname = args.wanted.text(Field::Hostname);
-            one.mac.is_some() && !hostname.is_empty() && has_hostname(one, hostname)
+            one.host.is_some() && !hostname.is_empty() && has_hostname(one, hostname)
         }
-        owner => one.mac.is_some() && args.owner.as_deref() == Some(owner),
+        owner => one.host.is_some() && args.owner.as_deref() == Some(owner),
     }
 }
 
@@ -284,7 +334,7 @@ fn refuse_hostname_of_another(
     }
     let holder = observed.reservations.iter().find(|one| {
         one.subnet == subnet.key
-            && one.mac != Some(args.mac)
+            && one.host.as_ref() != Some(&args.host)
             && has_hostname(one, hostname)
             && !stale.contains(one)
     });
@@ -333,19 +383,19 @@ fn refuse_lease_of_another(
     if args.clear_lease {
         return Ok(());
     }
-    let is_stale = |one: &&Reservation| one.mac.is_some_and(|mac| mac.to_string() == *holder);
+    let is_stale = |one: &&Reservation| one.host.as_ref().is_some_and(|host| host.to_string() == *holder);
     if stale.iter().any(is_stale) {
         plan.warn(format!(
             "{ip} is still leased to {holder}, the stale holder: {} gets an address of the pool until that lease ends; \
              `clear_lease: true` forgets it",
-            args.mac
+            args.host
         ));
         return Ok(());
     }
     let msg = format!(
         "{ip} is leased to {holder} now, so {} would get an address of the pool: stop that client, or forget its lease \
          with `clear_lease: true`",
-        args.mac
+        args.host
     );
     Err(Failure::refused(msg).with("holder", json!({"hw_address": holder, "ip_address": ip.to_string()})))
 }
@@ -363,7 +413,12 @@ fn refuse_lacking(values: &Values, observed: &Observed) -> Result<(), Failure> {
     }
 }
 
-fn warn_of_no_boot_server(args: &Args, subnet: &Subnet, base: Option<&Reservation>, plan: &mut Plan<Action>) {
+fn warn_of_a_boot_that_may_fail(
+    args: &Args,
+    subnet: &Subnet,
+    base: Option<&Reservation>,
+    plan: &mut Plan<Action>,
+) {
     let found = base.map(|one| one.values.clone()).unwrap_or_default();
     let result = found.overlaid(&args.wanted);
     let boots =
@@ -375,6 +430,63 @@ fn warn_of_no_boot_server(args: &Args, subnet: &Subnet, base: Option<&Reservatio
             subnet.cidr
         ));
     }
+    let file = args.wanted.text(Field::BootFileName);
+    if args.backend == Backend::Opnsense && file.contains('/') && file.to_ascii_lowercase().contains("shim") {
+        plan.warn(format!(
+            "OPNsense sends the boot file as option 67 only, and shim looks for its second file in the directory of the \
+             BOOTP field: it will ask for it in the root of the TFTP server, not beside {file}"
+        ));
+    }
+}
+
+/// What `netboot` asserts.
+fn refuse_unbootable(
+    args: &Args,
+    subnet: &Subnet,
+    base: Option<&Reservation>,
+    observed: &Observed,
+) -> Result<(), Failure> {
+    let Some(architecture) = args.netboot else { return Ok(()) };
+    let result = base.map(|one| one.values.clone()).unwrap_or_default().overlaid(&args.wanted);
+    let class_has_server = observed.classes.iter().any(|class| class.next_server.is_some());
+    let class_has_file = observed.classes.iter().any(|class| !class.boot_file_name.is_empty());
+    let file = match result.text(Field::BootFileName) {
+        "" => &subnet.boot_file_name,
+        own => own,
+    };
+    let (option, why) = if result.text(Field::NextServer).is_empty()
+        && subnet.next_server.is_none()
+        && !class_has_server
+    {
+        let why = format!(
+            "neither the reservation nor the subnet {} names a boot server, so a UEFI client would ask the DHCP server \
+             itself: give `next_server`",
+            subnet.cidr
+        );
+        ("next_server", why)
+    } else if file.is_empty() && !class_has_file {
+        (
+            "boot_file",
+            format!(
+                "neither the reservation nor the subnet {} names a boot file: give `boot_file`",
+                subnet.cidr
+            ),
+        )
+    } else if let Some(objection) = architecture.objection(file).filter(|_| !file.is_empty()) {
+        ("boot_file", format!("`{file}` {objection}"))
+    } else if subnet.match_client_id {
+        let why = format!(
+            "in the subnet {} a client identifier outranks the MAC address (`match-client-id`): firmware and operating \
+             system send different ones, and the second of them gets an address of the pool. Switch it off for the subnet{}",
+            subnet.cidr,
+            if args.backend == Backend::Opnsense { " (Match client-id)" } else { "" }
+        );
+        ("netboot", why)
+    } else {
+        return Ok(());
+    };
+    Err(Failure::refused(format!("{} would not boot from the network: {why}", args.host))
+        .with("option", option))
 }
 
 /// Plain Kea only; on OPNsense every reservation has a UUID to be reached by.

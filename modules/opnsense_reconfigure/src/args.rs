@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use ansible_module::{Arguments, Failure, Kind, Opt, Spec, Table};
 use api_options::{OpnsenseOptions, opnsense_table};
-use net_types::MacAddress;
+use net_types::HostIdentifier;
 use opnsense_api::Service;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -13,13 +13,42 @@ use serde::{Deserialize, Deserializer};
 /// A reservation of the batch; the fields left out are not verified.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Reservation {
-    pub(crate) hw_address: MacAddress,
+    #[serde(flatten)]
+    pub(crate) host: Host,
     #[serde(deserialize_with = "address")]
     pub(crate) ip_address: Ipv4Addr,
     pub(crate) hostname: Option<String>,
     pub(crate) next_server: Option<String>,
     pub(crate) boot_file_name: Option<String>,
     pub(crate) tftp_server_name: Option<String>,
+}
+
+/// One of the two is set, the other left out or empty.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "RawHost")]
+pub(crate) struct Host(pub(crate) HostIdentifier);
+
+#[derive(Deserialize)]
+struct RawHost {
+    hw_address: Option<String>,
+    client_id: Option<String>,
+}
+
+impl TryFrom<RawHost> for Host {
+    type Error = String;
+
+    fn try_from(raw: RawHost) -> Result<Self, String> {
+        let set = |text: Option<String>| text.filter(|text| !text.is_empty());
+        match (set(raw.hw_address), set(raw.client_id)) {
+            (Some(text), None) => {
+                text.parse().map(|mac| Self(HostIdentifier::Mac(mac))).map_err(|why| why.to_string())
+            }
+            (None, Some(text)) => {
+                text.parse().map(|id| Self(HostIdentifier::ClientId(id))).map_err(|why| why.to_string())
+            }
+            _ => Err("expected one of `hw_address`, `client_id`".to_owned()),
+        }
+    }
 }
 
 /// A record of the batch.
@@ -129,15 +158,19 @@ fn table() -> Table {
         |name| Opt::str(name).doc("Not verified; taken so that a result can be passed on as it is.");
     let reservation = Table::new(vec![
         Opt::str("hw_address")
-            .required()
             .quoted("a MAC address")
             .aliases(&["mac"])
-            .doc("MAC address, in any spelling."),
+            .doc("MAC address, in any spelling; this or O(reservations[].client_id)."),
+        Opt::str("client_id").quoted("a client identifier").doc("Client identifier in hexadecimal."),
         Opt::str("ip_address").required().quoted("an IPv4 address").aliases(&["ip"]).doc("Reserved address."),
         Opt::str("hostname").doc("Name of the host."),
         Opt::str("next_server").doc("Boot server (siaddr)."),
         Opt::str("boot_file_name").aliases(&["boot_file"]).doc("Boot file."),
         Opt::str("tftp_server_name").doc("Option 66."),
+        Opt::list("option_data", Kind::Dict)
+            .doc("Not verified; taken so that a result can be passed on as it is."),
+        Opt::list("client_classes", Kind::Str)
+            .doc("Not verified; taken so that a result can be passed on as it is."),
         passed_on("description"),
         passed_on("owner"),
         passed_on("subnet"),

@@ -1,6 +1,7 @@
 //! Pure: which service reads its configuration, and whether the batch holds.
 
 use ansible_module::{Change, ErrorCode, Failure, Plan};
+use net_types::HostIdentifier;
 use opnsense_api::{HostOverrideRow, ReservationRow, Service};
 use serde_json::{Map, Value, json};
 
@@ -101,7 +102,7 @@ pub(crate) fn entries(args: &Args, observed: &Observed) -> Vec<Entry> {
 
 fn reservation(asked: &Reservation, observed: &Observed) -> Entry {
     // One MAC address may have a reservation in every subnet.
-    let own = observed.reservations.iter().filter(|row| row.mac == Some(asked.hw_address));
+    let own = observed.reservations.iter().filter(|row| row.host().as_ref() == Some(&asked.host.0));
     let right = |row: &&ReservationRow| row.ip_address == Some(asked.ip_address);
     let row = own.clone().find(right).or_else(|| own.clone().next());
     let mut wanted = Map::new();
@@ -119,11 +120,14 @@ fn reservation(asked: &Reservation, observed: &Observed) -> Entry {
         let fields = wanted.iter().map(|(name, text)| (name.clone(), found_text(row, name, text)));
         Value::Object(fields.collect())
     });
-    let mut shown = Map::from_iter([("hw_address".to_owned(), asked.hw_address.to_string().into())]);
+    let mut shown = Map::from_iter([match &asked.host.0 {
+        HostIdentifier::Mac(mac) => ("hw_address".to_owned(), mac.to_string().into()),
+        HostIdentifier::ClientId(client_id) => ("client_id".to_owned(), client_id.to_string().into()),
+    }]);
     shown.extend(found.as_object().cloned().unwrap_or_default());
     Entry {
         service: Service::Kea,
-        field: format!("reservation[{} {}]", asked.hw_address, asked.ip_address),
+        field: format!("reservation[{} {}]", asked.host.0, asked.ip_address),
         asked: Value::Object(wanted),
         found,
         shown: shown.into(),

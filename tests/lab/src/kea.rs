@@ -25,6 +25,8 @@ use crate::dhcp::{Answer, Client};
 
 const DHCP4: &str = "/usr/sbin/kea-dhcp4";
 const AGENT: &str = "/usr/sbin/kea-ctrl-agent";
+/// The user and the group of nobody (Debian base-passwd).
+const NOBODY: u32 = 65534;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Whether the programs [`RealKea`] needs are installed.
@@ -37,6 +39,32 @@ pub fn installed() -> bool {
 #[must_use]
 pub fn checker_installed() -> bool {
     Path::new(DHCP4).exists()
+}
+
+/// Where `make test-kea3` has unpacked Kea 3 with its libraries; `None` where that was not done.
+#[must_use]
+pub fn unpacked() -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    Some(cache.join("homelab-anvil/kea3/root")).filter(|root| root.join("usr/sbin/kea-dhcp4").exists())
+}
+
+/// The hooks of Kea 3 below the directory of [`unpacked`].
+#[must_use]
+pub fn unpacked_hook(root: &Path, name: &str) -> PathBuf {
+    libraries(root).join(format!("kea/hooks/libdhcp_{name}.so"))
+}
+
+/// `ld-linux-x86-64.so.2`, or what it is called on another architecture.
+fn loader(libraries: &Path) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(libraries)?.flatten().map(|entry| entry.path());
+    let is_loader =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"));
+    entries.into_iter().find(is_loader).with_context(|| format!("no loader in {}", libraries.display()))
+}
+
+fn libraries(root: &Path) -> PathBuf {
+    root.join(format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH))
 }
 
 /// What `kea-dhcp4 -t` says of a configuration.
@@ -53,7 +81,7 @@ pub enum Verdict {
 /// # Errors
 /// The program could not be run at all.
 pub fn check(config: &Value) -> Result<Verdict> {
-    let home = Home::new()?;
+    let home = Home::new(None)?;
     let file = home.write("check.conf", config)?;
     let output = home.program(DHCP4)?.arg("-t").arg(&file).output().context("running kea-dhcp4 -t")?;
     if output.status.success() {
@@ -93,6 +121,42 @@ impl RealKea {
         Self::launch(config, None)
     }
 
+    /// Like [`RealKea::start`], as a user that may not write the configuration file, as Debian installs it. Root only.
+    ///
+    /// # Errors
+    /// As for [`RealKea::start`].
+    pub fn start_unprivileged(config: &Value) -> Result<Self> {
+        let mut home = Home::new(None)?;
+        home.write("kea-dhcp4.conf", &localised(config, home.path())?)?;
+        home.unprivileged = true;
+        std::os::unix::fs::chown(home.path(), Some(NOBODY), Some(NOBODY))?;
+        let mut kea = Self { home, server: None, agent: None, port: 0, client: Some(loopback_client()?) };
+        kea.start_server()?;
+        Ok(kea)
+    }
+
+    /// Starts the Kea 3 of [`unpacked`], which is spoken to through its own HTTP socket, without an agent.
+    ///
+    /// # Errors
+    /// As for [`RealKea::start`].
+    pub fn start_unpacked(root: &Path, config: &Value) -> Result<Self> {
+        let home = Home::new(Some(root.to_owned()))?;
+        let port = free_port()?;
+        let mut config = localised(config, home.path())?;
+        let dhcp4 = &mut config["Dhcp4"];
+        let unix = dhcp4["control-socket"].take();
+        dhcp4["control-sockets"] =
+            json!([unix, {"socket-type": "http", "socket-address": "127.0.0.1", "socket-port": port}]);
+        if let Some(dhcp4) = dhcp4.as_object_mut() {
+            dhcp4.shift_remove("control-socket");
+        }
+        home.write("kea-dhcp4.conf", &config)?;
+        let client = Some(loopback_client()?);
+        let mut kea = Self { home, server: None, agent: None, port, client };
+        kea.start_server()?;
+        Ok(kea)
+    }
+
     /// Like [`RealKea::start`], with an agent that asks for `auth`.
     ///
     /// # Errors
@@ -118,7 +182,7 @@ impl RealKea {
     }
 
     fn launch_once(config: &Value, auth: Option<BasicAuth<'_>>) -> Result<Self> {
-        let home = Home::new()?;
+        let home = Home::new(None)?;
         home.write("kea-dhcp4.conf", &localised(config, home.path())?)?;
         let port = free_port()?;
         home.write("kea-ctrl-agent.conf", &agent_config(home.path(), port, auth))?;
@@ -257,15 +321,24 @@ impl Drop for RealKea {
 
 /// The temporary directory that a server lives in, with its private copies of the programs.
 #[derive(Debug)]
-struct Home(TempDir);
+struct Home {
+    directory: TempDir,
+    /// Where Kea 3 is unpacked, if it is that one.
+    unpacked: Option<PathBuf>,
+    unprivileged: bool,
+}
 
 impl Home {
-    fn new() -> Result<Self> {
-        Ok(Self(tempfile::Builder::new().prefix("lab-kea-").tempdir()?))
+    fn new(unpacked: Option<PathBuf>) -> Result<Self> {
+        Ok(Self {
+            directory: tempfile::Builder::new().prefix("lab-kea-").tempdir()?,
+            unpacked,
+            unprivileged: false,
+        })
     }
 
     fn path(&self) -> &Path {
-        self.0.path()
+        self.directory.path()
     }
 
     fn write(&self, name: &str, config: &Value) -> Result<PathBuf> {
@@ -280,9 +353,22 @@ impl Home {
 
     /// A command that runs the private copy of `program` and dies with the thread that started it.
     fn program(&self, program: &str) -> Result<Command> {
-        let copy = self.private_copy(program)?;
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--"]).arg(copy).current_dir(self.path());
+        command.args(["--pdeathsig", "KILL", "--"]).current_dir(self.path());
+        if self.unprivileged {
+            let user = NOBODY.to_string();
+            command = Command::new("setpriv");
+            command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--pdeathsig", "KILL", "--"]);
+            command.current_dir(self.path());
+        }
+        match &self.unpacked {
+            None => drop(command.arg(self.private_copy(program)?)),
+            Some(root) => {
+                // With its own C library. `-X`: Kea 3 else takes files of its packaged directories only.
+                let (libraries, program) = (libraries(root), root.join(program.trim_start_matches('/')));
+                command.arg(loader(&libraries)?).arg("--library-path").arg(libraries).arg(program).arg("-X");
+            }
+        }
         for variable in ["KEA_PIDFILE_DIR", "KEA_LOCKFILE_DIR"] {
             command.env(variable, self.path());
         }

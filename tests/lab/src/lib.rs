@@ -8,6 +8,7 @@ pub mod http;
 pub mod interrupt;
 pub mod ipmi;
 pub mod kea;
+pub mod kea3;
 pub mod lab;
 pub mod netns;
 pub mod opnsense;

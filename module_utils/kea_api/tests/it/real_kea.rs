@@ -80,7 +80,7 @@ fn round_trip(kea: &mut RealKea, server: &Server) {
     assert_eq!(read_back.boot_file_name(), "grubx64.efi");
     assert_eq!(read_back.option("tftp-server-name"), Some("10.20.0.2"));
     assert_eq!(read_back.user_context(), reservation().user_context());
-    assert!(running.same_but_for(&before, 1, &[mac()]), "nothing else changed");
+    assert!(running.same_but_for(&before, 1, &[mac().into()]), "nothing else changed");
 
     kea.restart_server().unwrap();
     let persisted = server.config_get(&soon()).unwrap();
@@ -140,7 +140,7 @@ fn a_change_by_somebody_else_in_between_is_not_overwritten() {
     let mut theirs = before.clone();
     theirs
         .put(9, None, {
-            let mut other = Reservation::new("52:54:00:00:00:09".parse().unwrap());
+            let mut other = Reservation::new("52:54:00:00:00:09".parse::<MacAddress>().unwrap());
             other.set_ip("10.30.0.9".parse().unwrap());
             other
         })

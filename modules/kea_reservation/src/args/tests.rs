@@ -47,7 +47,22 @@ fn wrong_arguments_are_told_without_asking_anybody() {
     assert_snapshot!(refusal(json!({"api_key": null})), @"with `backend: opnsense`, `api_key` must be set");
     assert_snapshot!(refusal(json!({"backend": "kea"})), @"with `backend: kea`, one of `kea_url`, `kea_socket` must be set");
     assert_snapshot!(refusal(json!({"backend": "kea", "kea_url": "http://k/", "kea_socket": "/s"})), @"only one of `kea_url`, `kea_socket` may be set");
-    assert_snapshot!(refusal(json!({"hw_adress": "02:a5:00:00:00:65"})), @"Unsupported parameters for (homelab.anvil.kea_reservation) module: hw_adress. Supported parameters include: api_host, api_key, api_port, api_secret, api_timeout, apply, backend, boot_file, ca_path, clear_lease, description, hostname, ip, kea_password, kea_socket, kea_url, kea_user, mac, next_server, owner, prune_stale, state, subnet, tftp_server_name, timeout, tls_fingerprint, validate_certs. Did you mean `hw_address`?");
+    assert_snapshot!(refusal(json!({"mac": null})), @"one of `mac`, `client_id` is required");
+    assert_snapshot!(refusal(json!({"client_id": "01:02"})), @"only one of `mac`, `client_id` may be set");
+    assert_snapshot!(refusal(json!({"mac": null, "client_id": "1"})), @r#"option `client_id`: "1" is not a client identifier: expected 2 to 255 bytes in hexadecimal, type byte first (like 01:02:a5:00:00:00:64), found 1 digits"#);
+    assert_snapshot!(refusal(json!({"mac": null, "client_id": "01:02", "netboot": true})), @"option `netboot`: a firmware sends another client identifier than the system it boots, so only one of them would get the address: reserve by `mac`");
+    assert_snapshot!(refusal(json!({"option_data": [{"data": "10.20.0.1"}]})), @"option `option_data[0]`: one of `name`, `code` must be set");
+    assert_snapshot!(refusal(json!({"option_data": [{"name": "routers", "data": ""}]})), @"option `option_data[0]`: `data` is empty: to remove an option, leave it out of the list");
+    assert_snapshot!(refusal(json!({"option_data": [{"code": 66, "data": "x"}]})), @"option `option_data[0]`: that is the option `tftp_server_name` of this module");
+    assert_snapshot!(refusal(json!({"option_data": [{"name": "boot-file-name", "data": "x"}]})), @"option `option_data[0]`: that is the option `boot_file` of this module");
+    assert_snapshot!(refusal(json!({"option_data": [{"name": "root-path", "data": "x"}]})), @"option `option_data[0]`: OPNsense stores these by name: domain-name-servers, domain-search, routers, static-routes, classless-static-route, domain-name, ntp-servers, time-servers");
+    assert_snapshot!(refusal(json!({"option_data": [{"name": "routers", "data": "10.20.0.1", "always_send": true}]})), @"option `option_data[0]`: OPNsense has neither `always_send` nor `csv_format: false`");
+    assert_snapshot!(refusal(json!({"option_data": [{"name": "routers", "data": "10.20.0.1"}, {"name": "routers", "data": "10.20.0.2"}]})), @"option `option_data[1]`: the same option stands in the list before");
+    assert_snapshot!(refusal(json!({"backend": "kea", "kea_socket": "/s", "option_data": [{"code": 67, "data": "a,b"}]})), @r"option `option_data`: the client would get `a,b` cut at the comma: write `\,`");
+    assert_snapshot!(refusal(json!({"client_classes": ["uefi"]})), @"option `client_classes`: OPNsense puts no reservation into a class");
+    assert_snapshot!(refusal(json!({"architecture": "x64"})), @"value of `architecture` must be one of: bios, uefi_ia32, uefi_x64, uefi_arm64, uefi_x64_http, uefi_arm64_http; got: x64");
+    assert_snapshot!(refusal(json!({"backend": "kea", "kea_url": "http://k/", "persist": "file"})), @"with `persist: file`, `kea_socket` must be set");
+    assert_snapshot!(refusal(json!({"hw_adress": "02:a5:00:00:00:65"})), @"Unsupported parameters for (homelab.anvil.kea_reservation) module: hw_adress. Supported parameters include: api_host, api_key, api_port, api_secret, api_timeout, apply, architecture, backend, boot_file, ca_path, clear_lease, client_classes, client_id, description, hostname, ip, kea_config_file, kea_password, kea_socket, kea_url, kea_user, mac, netboot, next_server, option_data, owner, persist, prune_stale, state, subnet, tftp_server_name, timeout, tls_fingerprint, validate_certs. Did you mean `hw_address`?");
 }
 
 #[test]

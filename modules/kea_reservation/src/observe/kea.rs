@@ -1,21 +1,39 @@
 //! Reads on plain Kea.
 
+use std::path::Path;
+
 use ansible_module::Failure;
 use api_options::kea_failure;
 use deadline::Deadline;
-use kea_api::{Error, Server};
+use dhcp_reservations::kea::all;
+use kea_api::{ConfigFile, Error, Server};
 
-use super::{Lease, Observed, Reservation, Subnet};
+use super::{Lease, Observed};
 use crate::args::Args;
 use crate::plan;
-use crate::values::{Field, Values};
 
-/// Keys of a reservation's user context. Kea itself writes a `comment` there.
-pub(crate) const COMMENT: &str = "comment";
-pub(crate) const OWNER: &str = "homelab.anvil.owner";
+const HOST_COMMANDS: [&str; 4] =
+    ["reservation-add", "reservation-del", "reservation-get", "reservation-update"];
 
-/// Option 66 by its name in Kea.
-pub(crate) const TFTP_SERVER_NAME: &str = "tftp-server-name";
+/// The file that the running server, which must be on this machine, was started with.
+pub(crate) fn config_file(
+    server: &Server,
+    given: Option<&Path>,
+    deadline: &Deadline,
+) -> Result<ConfigFile, Failure> {
+    let pid = server.pid(deadline).map_err(kea_failure)?;
+    let found = ConfigFile::of_process(pid).map_err(kea_failure)?;
+    match given {
+        Some(path) if path != found.path() => Err(Failure::refused(format!(
+            "the running Kea (process {pid}) was started with {}, not with {}: what is written there would not outlive a \
+             restart",
+            found.path().display(),
+            path.display()
+        ))
+        .with("option", "kea_config_file")),
+        _ => Ok(found),
+    }
+}
 
 pub(crate) fn observe(
     server: &Server,
@@ -24,21 +42,13 @@ pub(crate) fn observe(
     deadline: &Deadline,
 ) -> Result<Observed, Failure> {
     let config = server.config_get(deadline).map_err(kea_failure)?;
-    let mut observed = Observed { pending, can_clear_lease: true, ..Observed::default() };
-    for subnet in config.subnets() {
-        let key = subnet.id.to_string();
-        observed.reservations.extend(subnet.reservations.iter().map(|one| reservation(one, key.clone())));
-        observed.subnets.push(Subnet {
-            key,
-            cidr: subnet.cidr,
-            routers: subnet.routers,
-            next_server: subnet.next_server,
-            forbidden: if subnet.reservations_out_of_pool { subnet.pools } else { Vec::new() },
-        });
-    }
-    let everywhere = config.global_reservations();
-    observed.reservations.extend(everywhere.iter().map(|one| reservation(one, String::new())));
+    let mut observed = Observed { pending, can_clear_lease: true, ..Observed::of(all(&config)) };
+    observed.classes = config.client_classes();
     observed.config = Some(config);
+    if plan::writes(args, &observed) {
+        let commands = server.list_commands(deadline).map_err(kea_failure)?;
+        observed.host_commands = HOST_COMMANDS.iter().all(|name| commands.iter().any(|known| known == name));
+    }
     if plan::differs(args, &observed) || args.clear_lease {
         observed.lease = lease(server, args, deadline)?;
     }
@@ -46,32 +56,12 @@ pub(crate) fn observe(
 }
 
 /// Without the hook lease_cmds nobody can tell.
-pub(crate) fn lease(server: &Server, args: &Args, deadline: &Deadline) -> Result<Lease, Failure> {
+fn lease(server: &Server, args: &Args, deadline: &Deadline) -> Result<Lease, Failure> {
     let Some(ip) = args.ip else { return Ok(Lease::NotChecked) };
     match server.lease4_get(ip, deadline) {
-        Ok(lease) => Ok(Lease::of(lease.map(|lease| lease.mac), args.mac)),
+        Ok(None) => Ok(Lease::Free),
+        Ok(Some(lease)) => Ok(Lease::of(lease.mac, lease.client_id.as_ref(), &args.host)),
         Err(Error::Unsupported { .. }) => Ok(Lease::NotChecked),
         Err(error) => Err(kea_failure(error)),
     }
-}
-
-fn reservation(one: &kea_api::Reservation, subnet: String) -> Reservation {
-    let address = |ip: Option<std::net::Ipv4Addr>| ip.map(|ip| ip.to_string()).unwrap_or_default();
-    let context = |key: &str| {
-        let text = one.user_context().and_then(|context| context.get(key)?.as_str());
-        text.unwrap_or_default().to_owned()
-    };
-    let values: Values = [
-        (Field::HwAddress, one.mac().map(|mac| mac.to_string()).unwrap_or_default()),
-        (Field::IpAddress, address(one.ip())),
-        (Field::Hostname, one.hostname().to_owned()),
-        (Field::NextServer, address(one.next_server())),
-        (Field::BootFileName, one.boot_file_name().to_owned()),
-        (Field::TftpServerName, one.option(TFTP_SERVER_NAME).unwrap_or_default().to_owned()),
-        (Field::Description, context(COMMENT)),
-        (Field::Owner, context(OWNER)),
-    ]
-    .into_iter()
-    .collect();
-    Reservation { uuid: String::new(), subnet, mac: one.mac(), identifier: one.identifier(), values }
 }

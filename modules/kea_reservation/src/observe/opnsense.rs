@@ -3,29 +3,22 @@
 use ansible_module::{ErrorCode, Failure};
 use api_options::opnsense_failure;
 use deadline::Deadline;
+use dhcp_reservations::Field;
+use dhcp_reservations::opnsense::{FIELDS, all, read_form, subnets, within};
 use net_types::Ipv4Cidr;
-use opnsense_api::{KeaGeneral, Opnsense, ReservationRow, Service};
+use opnsense_api::{KeaGeneral, OPTIONS, Opnsense, ReservationRow, Service};
 
-use super::{Lease, Observed, Reservation, Subnet};
+use super::{Lease, Observed};
 use crate::args::{Args, State, SubnetName};
 use crate::plan;
-use crate::values::{Field, Values, unmark};
-
-/// The fields of the model, as OPNsense names them.
-pub(crate) const FIELDS: [(Field, &str); 6] = [
-    (Field::HwAddress, "hw_address"),
-    (Field::IpAddress, "ip_address"),
-    (Field::Hostname, "hostname"),
-    (Field::NextServer, "next_server"),
-    (Field::BootFileName, "option_data.boot_file_name"),
-    (Field::TftpServerName, "option_data.tftp_server_name"),
-];
 
 /// Since when a field is stored (models/OPNsense/Kea/KeaDhcpv4.xml, by tag).
-const SINCE: [(Field, &str); 3] = [
+const SINCE: [(Field, &str); 5] = [
+    (Field::ClientId, "OPNsense 26.1.8"),
     (Field::NextServer, "OPNsense 26.1.9"),
     (Field::BootFileName, "OPNsense 25.7"),
     (Field::TftpServerName, "OPNsense 25.7"),
+    (Field::OptionData, "OPNsense 25.7"),
 ];
 
 pub(crate) fn observe(
@@ -36,18 +29,17 @@ pub(crate) fn observe(
 ) -> Result<Observed, Failure> {
     let rows = firewall.search_reservations(deadline).map_err(opnsense_failure)?;
     let general = firewall.kea_general(deadline).map_err(opnsense_failure)?;
-    let mut observed = Observed { off: off(general), pending, ..Observed::default() };
-    read_rows(&mut observed, &rows);
+    let mut observed = Observed { off: off(general), pending, ..Observed::of(all(&rows)) };
     if needs_form(args, &rows, &observed) {
-        read_form(&mut observed, firewall, args, &rows, deadline)?;
+        look_closer(&mut observed, firewall, args, &rows, deadline)?;
     }
     if args.apply {
         let status = firewall.service_status(Service::Kea, deadline).map_err(opnsense_failure)?;
         observed.service = Some(status.as_str().to_owned());
     }
     let writes = plan::differs(args, &observed);
-    if writes {
-        add_what_a_write_needs(&mut observed, firewall, args, deadline)?;
+    if writes || args.netboot.is_some() {
+        read_subnet(&mut observed, firewall, args, deadline)?;
     }
     if writes || args.clear_lease {
         observed.lease = lease(firewall, args, deadline)?;
@@ -66,18 +58,8 @@ fn needs_form(args: &Args, rows: &[ReservationRow], observed: &Observed) -> bool
     }
 }
 
-fn read_rows(observed: &mut Observed, rows: &[ReservationRow]) {
-    for row in rows {
-        let (Some(key), Ok(cidr)) = (&row.subnet_uuid, row.subnet.parse()) else { continue };
-        if !observed.subnets.iter().any(|subnet| subnet.key == *key) {
-            observed.subnets.push(subnet(key.clone(), cidr));
-        }
-    }
-    observed.reservations = rows.iter().map(|row| reservation(row, observed)).collect();
-}
-
 /// The own reservation in full or an empty one: it shows every subnet, and the fields this release knows.
-fn read_form(
+fn look_closer(
     observed: &mut Observed,
     firewall: &Opnsense,
     args: &Args,
@@ -87,18 +69,14 @@ fn read_form(
     let own = rows.iter().position(|row| is_own(row, args));
     let uuid = own.map(|place| rows[place].uuid.as_str());
     let form = firewall.get_reservation(uuid, deadline).map_err(opnsense_failure)?.ok_or_else(|| {
-        let msg = format!("somebody removed the reservation of {} while it was read: run again", args.mac);
+        let msg = format!("somebody removed the reservation of {} while it was read: run again", args.host);
         Failure::new(ErrorCode::CONFLICT, msg)
     })?;
-    let choices = form.choices("subnet").iter();
-    observed.subnets =
-        choices.filter_map(|choice| Some(subnet(choice.key.clone(), choice.label.parse().ok()?))).collect();
     observed.lacking = SINCE.into_iter().filter(|(field, _)| !form.knows(stored_as(*field))).collect();
-    observed.reservations = rows.iter().map(|row| reservation(row, observed)).collect();
+    let all = within(subnets(&form), rows);
+    (observed.subnets, observed.reservations) = (all.subnets, all.reservations);
     if let Some(place) = own {
-        let values = &mut observed.reservations[place].values;
-        FIELDS.iter().for_each(|(field, name)| values.set(*field, form.text(name)));
-        describe(values, form.text("description"));
+        read_form(&mut observed.reservations[place].values, &form);
     }
     Ok(())
 }
@@ -106,7 +84,7 @@ fn read_form(
 /// The row to read in full.
 fn is_own(row: &ReservationRow, args: &Args) -> bool {
     let cidr = || row.subnet.parse::<Ipv4Cidr>().ok();
-    row.mac == Some(args.mac)
+    row.host().as_ref() == Some(&args.host)
         && match (&args.subnet, args.ip) {
             (Some(SubnetName::Cidr(wanted)), _) => cidr().is_some_and(|cidr| cidr.network() == *wanted),
             (_, Some(ip)) => cidr().is_some_and(|cidr| cidr.contains(ip)),
@@ -114,12 +92,12 @@ fn is_own(row: &ReservationRow, args: &Args) -> bool {
         }
 }
 
+/// Where OPNsense keeps a field; of the options, which it knows all or none, the first.
 pub(crate) fn stored_as(field: Field) -> &'static str {
+    if field == Field::OptionData {
+        return OPTIONS[0];
+    }
     FIELDS.iter().find(|(known, _)| *known == field).map_or("description", |(_, name)| name)
-}
-
-fn subnet(key: String, cidr: Ipv4Cidr) -> Subnet {
-    Subnet { key, cidr, routers: Vec::new(), next_server: None, forbidden: Vec::new() }
 }
 
 fn off(general: KeaGeneral) -> Option<String> {
@@ -133,35 +111,8 @@ fn off(general: KeaGeneral) -> Option<String> {
     })
 }
 
-fn reservation(row: &ReservationRow, observed: &Observed) -> Reservation {
-    let mut values: Values = [
-        (Field::HwAddress, row.hw_address.clone()),
-        (Field::IpAddress, row.ip_address.map(|ip| ip.to_string()).unwrap_or_default()),
-        (Field::Hostname, row.hostname.clone()),
-        (Field::NextServer, row.next_server.clone().unwrap_or_default()),
-        (Field::BootFileName, row.boot_file_name.clone().unwrap_or_default()),
-        (Field::TftpServerName, row.tftp_server_name.clone().unwrap_or_default()),
-    ]
-    .into_iter()
-    .collect();
-    describe(&mut values, &row.description);
-    let subnet = observed.subnets.iter().find(|subnet| subnet.cidr.to_string() == row.subnet);
-    Reservation {
-        uuid: row.uuid.clone(),
-        subnet: subnet.map(|subnet| subnet.key.clone()).unwrap_or_default(),
-        mac: row.mac,
-        identifier: if row.hw_address.is_empty() { "a client id".to_owned() } else { row.hw_address.clone() },
-        values,
-    }
-}
-
-fn describe(values: &mut Values, description: &str) {
-    let (text, owner) = unmark(description);
-    values.set(Field::Description, text);
-    values.set(Field::Owner, owner);
-}
-
-fn add_what_a_write_needs(
+/// What a list of reservations does not show of their subnet.
+fn read_subnet(
     observed: &mut Observed,
     firewall: &Opnsense,
     args: &Args,
@@ -173,17 +124,19 @@ fn add_what_a_write_needs(
         let routers = form.text("option_data.routers").split(',');
         subnet.routers = routers.filter_map(|text| text.trim().parse().ok()).collect();
         subnet.next_server = form.text("next_server").parse().ok();
+        // Before 25.1 there is no such field, and Kea's default counts.
+        subnet.match_client_id = form.text("match-client-id") != "0";
     }
     Ok(())
 }
 
 /// A key without the privilege for leases, or a release without them, leaves the question open.
-pub(crate) fn lease(firewall: &Opnsense, args: &Args, deadline: &Deadline) -> Result<Lease, Failure> {
+fn lease(firewall: &Opnsense, args: &Args, deadline: &Deadline) -> Result<Lease, Failure> {
     let Some(ip) = args.ip else { return Ok(Lease::NotChecked) };
     match firewall.leases_of(ip, deadline) {
         Ok(leases) => {
-            let holder = leases.into_iter().find(|lease| lease.active).map(|lease| lease.mac);
-            Ok(Lease::of(holder, args.mac))
+            let active = leases.into_iter().find(|lease| lease.active);
+            Ok(active.map_or(Lease::Free, |lease| Lease::of(lease.mac, lease.client_id.as_ref(), &args.host)))
         }
         Err(error) if error.is_unavailable() => Ok(Lease::NotChecked),
         Err(error) => Err(opnsense_failure(error)),

@@ -1,9 +1,9 @@
 use ansible_module::{Arguments, Item};
 use insta::assert_snapshot;
+use net_types::HostIdentifier;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::observe::{Observed, Reservation, Subnet};
 
 /// What a task asks for, on top of a firewall that is never reached.
 fn args(options: Value) -> Args {
@@ -27,7 +27,7 @@ fn web01_with(options: Value) -> Args {
 
 fn subnet(key: &str, cidr: &str) -> Subnet {
     let routers = vec!["10.20.0.1".parse().unwrap()];
-    Subnet { key: key.into(), cidr: cidr.parse().unwrap(), routers, next_server: None, forbidden: Vec::new() }
+    Subnet { routers, ..Subnet::bare(key.into(), cidr.parse().unwrap()) }
 }
 
 /// A server with two subnets, running, where every address is free.
@@ -46,7 +46,7 @@ fn reservation(uuid: &str, mac: &str, ip: &str, hostname: &str) -> Reservation {
     Reservation {
         uuid: uuid.into(),
         subnet: if ip.starts_with("10.20") { "u-20" } else { "u-30" }.into(),
-        mac: mac.parse().ok(),
+        host: mac.parse().ok().map(HostIdentifier::Mac),
         identifier: mac.into(),
         values: fields.map(|(field, text)| (field, text.to_owned())).into_iter().collect(),
     }
@@ -88,7 +88,7 @@ fn told(args: &Args, observed: &Observed) -> String {
 
 fn verb(action: &Action) -> String {
     match action {
-        Action::Store { remove, put } => {
+        Action::Store(Store { remove, put }) => {
             let removed: Vec<&str> = remove.iter().map(|one| one.uuid.as_str()).collect();
             let put = put.as_ref().map(|put| match &put.replaces {
                 Some(one) => format!("change {}", one.uuid),
@@ -427,4 +427,101 @@ fn a_lease_that_cannot_be_looked_for_is_told_when_it_was_to_be_cleared() {
     let asked = web01_with(json!({"clear_lease": true}));
     assert_snapshot!(plan(&asked, &unseen).unwrap().warnings.join("\n"), @r#"no lease was looked for or forgotten: the user of the API key may not see leases (privilege "Services: DHCP: Kea(v4)")"#);
     assert!(plan(&args(web01()), &unseen).unwrap().warnings.is_empty(), "nobody asked");
+}
+
+#[test]
+fn a_client_identifier_is_another_way_to_know_a_host() {
+    let wanted = json!({"client_id": "01-02-A5", "ip": "10.20.0.21", "hostname": "web01"});
+    assert_snapshot!(told(&args(wanted.clone()), &server()), @r#"
+    store: remove [], add to u-20
+        reservation.client_id: null -> "01:02:a5"
+        reservation.ip_address: null -> "10.20.0.21"
+        reservation.hostname: null -> "web01"
+        reservation.owner: null -> "web01"
+    -- gate --
+    apply
+        kea.service: "running without the stored change" -> "running"
+    "#);
+    let mut own = reservation("u-1", "", "10.20.0.21", "web01");
+    own.host = Some(HostIdentifier::ClientId("0102a5".parse().unwrap()));
+    own.values.set(Field::ClientId, "01:02:a5");
+    assert_eq!(told(&args(wanted.clone()), &server_with(vec![own])), "nothing");
+    let mut taking_over = wanted.clone();
+    taking_over["prune_stale"] = json!(true);
+    let stale = reservation("u-9", "02:a5:00:00:00:64", "10.20.0.21", "web01");
+    assert!(
+        told(&args(taking_over), &server_with(vec![stale]))
+            .contains("hw_address: \"02:a5:00:00:00:64\" -> \"\"")
+    );
+    let old = Observed { lacking: vec![(Field::ClientId, "OPNsense 26.1.8")], ..server() };
+    assert!(told(&args(wanted), &old).contains("needs OPNsense 26.1.8"));
+    assert!(told(&args(web01()), &old).starts_with("store"), "a MAC address is fine there");
+}
+
+#[test]
+fn options_and_classes_are_lists_that_replace_what_is_there() {
+    let mut own = owned(reservation("u-1", "02:a5:00:00:00:65", "10.20.0.21", "web01"), "web01");
+    let dns = json!([{"name": "domain-name-servers", "code": 6, "data": "10.20.0.1", "always_send": false, "csv_format": true}]);
+    own.values.set(Field::OptionData, dns.to_string());
+    own.values.set(Field::ClientClasses, Field::list_text(["a", "b"]));
+    let observed = server_with(vec![own]);
+    let kea = |options: Value| {
+        let mut all = json!({"backend": "kea"});
+        all.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+        told(&web01_with(all), &observed)
+    };
+    assert_eq!(kea(json!({})), "nothing");
+    assert_eq!(
+        kea(json!({"option_data": [{"code": 6, "data": "10.20.0.1"}], "client_classes": ["b", "a"]})),
+        "nothing"
+    );
+    assert_snapshot!(kea(json!({"option_data": [{"name": "routers", "data": "10.20.0.2"}], "client_classes": []})), @r#"
+    store: remove [], change u-1
+        reservation.option_data: [{"name":"domain-name-servers","code":6,"data":"10.20.0.1","always_send":false,"csv_format":true}] -> [{"name":"routers","data":"10.20.0.2","always_send":false,"csv_format":true}]
+        reservation.client_classes: ["a","b"] -> []
+    "#);
+}
+
+#[test]
+fn what_would_not_boot_from_the_network_is_refused() {
+    let netboot = |options: Value| {
+        let mut all = json!({"netboot": true});
+        all.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+        web01_with(all)
+    };
+    let mut right = server();
+    right.subnets[0].match_client_id = false;
+    let whole = json!({"next_server": "10.20.0.2", "boot_file": "grubx64.efi"});
+    assert!(told(&netboot(whole.clone()), &right).starts_with("store"));
+    assert_snapshot!(told(&netboot(json!({"boot_file": "grubx64.efi"})), &right), @"refused: 02:a5:00:00:00:65 would not boot from the network: neither the reservation nor the subnet 10.20.0.0/24 names a boot server, so a UEFI client would ask the DHCP server itself: give `next_server`");
+    assert_snapshot!(told(&netboot(json!({"next_server": "10.20.0.2"})), &right), @"refused: 02:a5:00:00:00:65 would not boot from the network: neither the reservation nor the subnet 10.20.0.0/24 names a boot file: give `boot_file`");
+    assert_snapshot!(told(&netboot(json!({"next_server": "10.20.0.2", "boot_file": "pxelinux.0"})), &right), @"refused: 02:a5:00:00:00:65 would not boot from the network: `pxelinux.0` is no UEFI program (.efi)");
+    assert!(
+        told(
+            &netboot(json!({"next_server": "10.20.0.2", "boot_file": "pxelinux.0", "architecture": "bios"})),
+            &right
+        )
+        .starts_with("store")
+    );
+    assert_snapshot!(told(&netboot(whole), &server()), @"refused: 02:a5:00:00:00:65 would not boot from the network: in the subnet 10.20.0.0/24 a client identifier outranks the MAC address (`match-client-id`): firmware and operating system send different ones, and the second of them gets an address of the pool. Switch it off for the subnet (Match client-id)");
+    let by_class = Observed {
+        classes: vec![kea_api::ClientClass {
+            name: "uefi".into(),
+            next_server: "10.20.0.2".parse().ok(),
+            boot_file_name: "grubx64.efi".into(),
+        }],
+        ..right.clone()
+    };
+    assert!(told(&netboot(json!({"backend": "kea"})), &by_class).starts_with("store"), "a class has both");
+    let mut by_subnet = right;
+    by_subnet.subnets[0].next_server = "10.20.0.2".parse().ok();
+    by_subnet.subnets[0].boot_file_name = "shimx64.efi".into();
+    assert!(told(&netboot(json!({})), &by_subnet).starts_with("store"), "the subnet has both");
+}
+
+#[test]
+fn shim_in_a_directory_is_warned_of_on_opnsense() {
+    let told =
+        told(&web01_with(json!({"next_server": "10.20.0.2", "boot_file": "debian/shimx64.efi"})), &server());
+    assert_snapshot!(told.lines().last().unwrap(), @"warning: OPNsense sends the boot file as option 67 only, and shim looks for its second file in the directory of the BOOTP field: it will ask for it in the root of the TFTP server, not beside debian/shimx64.efi");
 }

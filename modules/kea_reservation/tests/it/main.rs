@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod faults;
+mod kea3;
 mod opnsense;
+mod persist;
 mod plain_kea;
 
 use lab::opnsense::{Builder, KEY, OpnsenseDouble, SECRET};

@@ -44,11 +44,14 @@ fn a_reservation_is_stored_applied_and_proved_then_left_alone() {
     {
       "reservation": {
         "hw_address": "02:a5:00:00:00:65",
+        "client_id": "",
         "ip_address": "10.20.0.21",
         "hostname": "web01",
         "next_server": "10.20.0.2",
         "boot_file_name": "grubx64.efi",
         "tftp_server_name": "10.20.0.2",
+        "option_data": [],
+        "client_classes": [],
         "description": "front end",
         "owner": "web01",
         "subnet": "10.20.0.0/24",
@@ -343,4 +346,65 @@ fn a_kea_that_does_not_start_is_a_failure_and_the_next_run_applies_again() {
     let result = site.module.run(&site.options(web01())).done();
     assert_eq!(result["changed"], true);
     assert_eq!(site.firewall.live_reservations().len(), 1);
+}
+
+#[test]
+fn options_and_client_identifiers_are_held_by_the_releases_that_store_them() {
+    let options = json!([
+        {"name": "routers", "data": "10.20.0.3, 10.20.0.4"},
+        {"name": "domain-name", "data": "lab.example.net"},
+    ]);
+    for release in [Release::V25_7, Release::V26_7_2] {
+        let site = Site::new(firewall().release(release));
+        let first = site.options(web01_with(json!({"option_data": options})));
+        let result = site.module.run(&first).done();
+        assert_eq!(
+            result["reservation"]["option_data"][1]["data"], "10.20.0.3,10.20.0.4",
+            "{release}: {result}"
+        );
+        assert_eq!(site.module.run(&first).done()["changed"], false, "{release}");
+        let fewer = json!({"option_data": [{"name": "domain-name", "data": "lab.example.net"}]});
+        assert_eq!(site.module.run(&site.options(web01_with(fewer.clone()))).done()["changed"], true);
+        assert_eq!(site.module.run(&site.options(web01_with(fewer))).done()["changed"], false, "{release}");
+        let kept = site.module.run(&site.options(web01())).done();
+        assert_eq!(kept["reservation"]["option_data"].as_array().unwrap().len(), 1, "left out is left alone");
+    }
+    let by_client_id = json!({"client_id": "01:aa:bb", "ip": "10.20.0.71", "hostname": "web02"});
+    let site = Site::new(firewall());
+    let result = site.module.run(&site.options(by_client_id.clone())).done();
+    assert_eq!(result["reservation"]["client_id"], "01:aa:bb");
+    assert_eq!(site.module.run(&site.options(by_client_id.clone())).done()["changed"], false);
+    let by_mac =
+        json!({"mac": "02:a5:00:00:00:70", "ip": "10.20.0.71", "hostname": "web02", "prune_stale": true});
+    let result = site.module.run(&site.options(by_mac)).done();
+    assert_eq!(
+        (&result["reservation"]["client_id"], site.firewall.live_reservations().len()),
+        (&json!(""), 1)
+    );
+    for (release, options) in
+        [(Release::V26_1_6, by_client_id), (Release::V25_1, web01_with(json!({"option_data": options})))]
+    {
+        let old = Site::new(firewall().release(release));
+        let refused = old.module.run(&old.options(options)).failed();
+        assert_eq!(refused["error_code"], "refused", "{refused}");
+        assert!(old.proxy.writes().is_empty());
+    }
+}
+
+#[test]
+fn a_network_boot_needs_a_subnet_where_the_mac_address_counts() {
+    let netboot = json!({"next_server": "10.20.0.2", "boot_file": "grubx64.efi", "netboot": true});
+    let site = Site::new(firewall());
+    let refused = site.module.run(&site.options(web01_with(netboot.clone()))).failed();
+    assert!(refused["msg"].as_str().unwrap().contains("match-client-id"), "{refused}");
+    assert!(site.proxy.writes().is_empty());
+    let right = firewall().subnet_with(&[
+        ("subnet", "10.40.0.0/24"),
+        ("pools", "10.40.0.100-10.40.0.199"),
+        ("match-client-id", "0"),
+    ]);
+    let site = Site::new(right);
+    let web01 = site.options(web01_with(lab::program::with(&netboot, json!({"ip": "10.40.0.21"}))));
+    assert_eq!(site.module.run(&web01).done()["changed"], true);
+    assert_eq!(site.module.run(&web01).done()["changed"], false);
 }

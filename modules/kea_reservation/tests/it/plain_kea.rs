@@ -9,11 +9,11 @@ use crate::{web01, web01_with};
 
 const LEASE_CMDS: &str = "/usr/lib/x86_64-linux-gnu/kea/hooks/libdhcp_lease_cmds.so";
 
-fn kea_here() -> bool {
+pub(crate) fn kea_here() -> bool {
     lab::present(installed(), "Kea (kea-dhcp4-server, kea-ctrl-agent)")
 }
 
-fn config() -> Value {
+pub(crate) fn config() -> Value {
     json!({"Dhcp4": {
         "hooks-libraries": [{"library": LEASE_CMDS}],
         "client-classes": [{"name": "uefi", "test": "option[93].hex == 0x0007", "next-server": "10.20.0.2"}],
@@ -31,15 +31,15 @@ fn config() -> Value {
     }})
 }
 
-fn module() -> Program {
+pub(crate) fn module() -> Program {
     Program::new(env!("CARGO_BIN_EXE_kea_reservation"))
 }
 
-fn over_socket(kea: &RealKea, options: Value) -> Value {
+pub(crate) fn over_socket(kea: &RealKea, options: Value) -> Value {
     with(&json!({"backend": "kea", "kea_socket": kea.socket(), "timeout": 30}), options)
 }
 
-fn reservations(kea: &RealKea) -> Vec<Value> {
+pub(crate) fn reservations(kea: &RealKea) -> Vec<Value> {
     let answer = kea.command("config-get", None).unwrap();
     let mut all = answer["arguments"]["Dhcp4"]["subnet4"][0]["reservations"].as_array().unwrap().clone();
     all.sort_by_key(|one| one["ip-address"].to_string());
@@ -73,11 +73,14 @@ fn a_reservation_runs_is_persisted_and_the_rest_is_untouched() {
     {
       "reservation": {
         "hw_address": "02:a5:00:00:00:65",
+        "client_id": "",
         "ip_address": "10.20.0.21",
         "hostname": "web01",
         "next_server": "10.20.0.2",
         "boot_file_name": "grubx64.efi",
         "tftp_server_name": "10.20.0.2",
+        "option_data": [],
+        "client_classes": [],
         "description": "front end",
         "owner": "web01",
         "subnet": "10.20.0.0/24",
@@ -254,7 +257,7 @@ fn lost_answers_and_killed_runs_end_with_one_reservation_in_the_file() {
     let module = module();
     let options = with(&web01(), json!({"backend": "kea", "kea_url": proxy.url(), "timeout": 30}));
     let absent = with(&options, json!({"state": "absent"}));
-    for request in 1..=9 {
+    for request in 1..=10 {
         proxy.forget();
         proxy.on_request(request).lose_answer();
         let result = module.run(&options).done();
@@ -354,7 +357,7 @@ fn the_hash_of_newer_versions_is_not_sent_back() {
         })
         .map(|body| body["command"].as_str().unwrap().to_owned())
         .collect();
-    insta::assert_snapshot!(commands.join(" "), @"config-get lease4-get config-test config-get config-set config-write config-get config-get");
+    insta::assert_snapshot!(commands.join(" "), @"config-get list-commands lease4-get config-test config-get config-set config-write config-get config-get");
     assert_eq!(result["api_calls"], json!({"POST": commands.len()}));
     assert_eq!(proxy.connections(), 1, "one connection a run");
 }
@@ -376,4 +379,82 @@ fn a_server_that_is_not_there_is_told_and_where_it_was_looked_for() {
         let behind = run(json!({"kea_url": kea.url()}));
         assert!(behind["msg"].as_str().unwrap().contains("unable to forward command"), "{behind}");
     }
+}
+
+/// A client identifier, options by name and by code, and classes; the options of vendors' spaces stay.
+#[test]
+fn options_classes_and_client_identifiers_are_held_and_sent() {
+    if !kea_here() {
+        return;
+    }
+    let mut with_vendor = config();
+    with_vendor["Dhcp4"]["subnet4"][0]["match-client-id"] = json!(false);
+    with_vendor["Dhcp4"]["subnet4"][0]["reservations"][1]["option-data"] =
+        json!([{"space": "vendor-4491", "code": 1, "csv-format": false, "data": "0A"}]);
+    let kea = RealKea::start(&with_vendor).unwrap();
+    let module = module();
+    let options = json!([
+        {"name": "boot-file-name", "data": "grubx64.efi"},
+        {"code": 3, "data": "10.20.0.3, 10.20.0.4"},
+        {"code": 222, "data": "0a:0b", "csv_format": false},
+    ]);
+    let web01 = over_socket(
+        &kea,
+        web01_with(json!({
+            "next_server": "10.20.0.2", "boot_file": "grubx64.efi", "netboot": true, "option_data": options,
+            "client_classes": ["uefi"],
+        })),
+    );
+    assert_eq!(module.run(&web01).done()["changed"], true);
+    assert_eq!(module.run(&web01).done()["changed"], false);
+    let offer = kea.discover("02:a5:00:00:00:65", "10.20.0.0".parse().unwrap()).unwrap().unwrap();
+    assert_eq!((offer.file.as_str(), offer.boot_file_name.as_deref()), ("grubx64.efi", Some("grubx64.efi")));
+    assert_eq!(offer.routers.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.20.0.3", "10.20.0.4"]);
+
+    let old = over_socket(
+        &kea,
+        json!({"mac": "02:a5:00:00:00:64", "ip": "10.20.0.61", "option_data": [{"name": "routers", "data": "10.20.0.9"}]}),
+    );
+    assert_eq!(module.run(&old).done()["changed"], true);
+    let kept = reservations(&kea)[2]["option-data"].to_string();
+    assert!(kept.contains("vendor-4491") && kept.contains("10.20.0.9"), "{kept}");
+    assert_eq!(
+        module.run(&with(&old, json!({"option_data": []}))).done()["reservation"]["option_data"],
+        json!([])
+    );
+
+    let by_client_id =
+        over_socket(&kea, json!({"client_id": "01-AA-BB", "ip": "10.20.0.71", "hostname": "web02"}));
+    let result = module.run(&by_client_id).done();
+    assert_eq!(
+        (&result["reservation"]["client_id"], &result["reservation"]["hw_address"]),
+        (&json!("01:aa:bb"), &json!(""))
+    );
+    assert_eq!(module.run(&with(&by_client_id, json!({"client_id": "01aabb"}))).done()["changed"], false);
+    let by_mac = over_socket(
+        &kea,
+        json!({"mac": "02:a5:00:00:00:70", "ip": "10.20.0.71", "hostname": "web02", "prune_stale": true}),
+    );
+    assert_eq!(module.run(&by_mac).done()["changed"], true);
+    let taken_over: Vec<Value> =
+        reservations(&kea).into_iter().filter(|one| one["ip-address"] == "10.20.0.71").collect();
+    assert_eq!((taken_over.len(), &taken_over[0]["hw-address"]), (1, &json!("02:a5:00:00:00:70")));
+    assert_eq!(taken_over[0].get("client-id"), None);
+}
+
+#[test]
+fn an_address_in_a_pool_where_reservations_are_ignored_is_refused_and_would_be_ignored() {
+    if !kea_here() {
+        return;
+    }
+    let mut ignoring = config();
+    ignoring["Dhcp4"]["subnet4"][0]["reservations-out-of-pool"] = json!(true);
+    ignoring["Dhcp4"]["subnet4"][0]["reservations-in-subnet"] = json!(true);
+    let lost = json!({"hw-address": "52:54:00:00:00:02", "ip-address": "10.20.0.150"});
+    ignoring["Dhcp4"]["subnet4"][0]["reservations"].as_array_mut().unwrap().push(lost);
+    let kea = RealKea::start(&ignoring).unwrap();
+    let refused = module().run(&over_socket(&kea, web01_with(json!({"ip": "10.20.0.151"})))).failed();
+    assert!(refused["msg"].as_str().unwrap().contains("reservations-out-of-pool"), "{refused}");
+    let offer = kea.discover("52:54:00:00:00:02", "10.20.0.0".parse().unwrap()).unwrap().unwrap();
+    assert_ne!(offer.address.to_string(), "10.20.0.150", "this is why");
 }

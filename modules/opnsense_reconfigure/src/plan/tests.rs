@@ -14,7 +14,7 @@ fn batch() -> Value {
     json!({
         "reservations": [{
             "hw_address": "02:A5:00:00:00:65", "ip_address": "10.20.0.21", "hostname": "web01", "next_server": "",
-            "boot_file_name": "", "tftp_server_name": "", "description": "", "owner": "web01", "subnet": "10.20.0.0/24",
+            "boot_file_name": "", "tftp_server_name": "", "client_id": "", "option_data": [], "client_classes": [], "description": "", "owner": "web01", "subnet": "10.20.0.0/24",
             "subnet_key": "u-20", "uuid": "u-1",
         }],
         "records": [{
@@ -32,6 +32,8 @@ fn reservation(mac: &str, ip: &str) -> ReservationRow {
         ip_address: ip.parse().ok(),
         hw_address: mac.into(),
         mac: mac.parse().ok(),
+        client_id: None,
+        option_data: std::collections::BTreeMap::new(),
         hostname: "WEB01".into(),
         description: String::new(),
         next_server: Some(String::new()),

@@ -55,6 +55,10 @@ test: setup-tests rebuild ## lint, then every test but the heavy suites, with a 
 .PHONY: e2e
 e2e: setup-tests rebuild ## real machines in QEMU, network-booted from real servers; a line for each thing proved
 	@cargo test --quiet --package e2e --test e2e -- --test-threads 2
+.PHONY: test-kea3
+test-kea3: setup-tests ## the tests of kea_reservation with a real Kea 3, unpacked into the cache from a newer Debian
+	@.ci/kea3 $(CACHE)/kea3
+	@cargo test -p kea_reservation --test it kea3
 
 .PHONY: setup-tests
 setup-tests:

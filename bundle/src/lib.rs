@@ -19,6 +19,7 @@ pub fn modules() -> Vec<Entry> {
         ipmi_power::entry(),
         Entry::of::<kea_reservation::KeaReservation>(),
         netboot_watch::entry(),
+        kea_reservation_info::entry(),
         Entry::of::<opnsense_reconfigure::OpnsenseReconfigure>(),
         Entry::of::<proxmox_boot_order::ProxmoxBootOrder>(),
         Entry::of::<proxmox_vm_clone::ProxmoxVmClone>(),

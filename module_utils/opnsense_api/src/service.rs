@@ -1,12 +1,17 @@
 //! Services: what runs, and making it read its configuration (Base/ApiMutableServiceControllerBase.php).
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use deadline::{Deadline, Expired};
 use serde_json::Value;
 
 use crate::api::{Opnsense, again_if_lost, endpoint};
 use crate::error::Error;
+
+/// How long a service that was just started must not be seen stopped.
+const STEADY: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A service of the firewall that this crate writes for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,17 +77,31 @@ impl Opnsense {
         }
     }
 
-    /// Waits for the service to be seen running, at most until `within` is over.
+    /// Waits for the service to be seen running without a break for half a second, at most until `within` is over. Its
+    /// status only says that there is a process, which there also is while it reads a file that it is about to refuse.
     ///
     /// # Errors
     /// As OPNsense answers; an interrupt.
     pub fn wait_until_running(&self, service: Service, within: &Deadline) -> Result<bool, Error> {
-        let outcome: Result<(), Error> =
-            within.poll(|| Ok(self.service_status(service, within)?.is_running().then_some(())));
-        match outcome {
+        match self.wait_until_steady(service, within) {
             Ok(()) => Ok(true),
             Err(Error::Expired(Expired::TimedOut { .. })) => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    fn wait_until_steady(&self, service: Service, within: &Deadline) -> Result<(), Error> {
+        loop {
+            within
+                .poll(|| Ok::<_, Error>(self.service_status(service, within)?.is_running().then_some(())))?;
+            let seen = Instant::now();
+            while self.service_status(service, within)?.is_running() {
+                if seen.elapsed() >= STEADY {
+                    return Ok(());
+                }
+                within.pause(LOOK_AGAIN)?;
+            }
+            within.pause(LOOK_AGAIN)?;
         }
     }
 

@@ -1,6 +1,8 @@
 //! The binary against a real Kea on a cable of the test's own, and its refusals.
 #![allow(clippy::unwrap_used)]
 
+mod role;
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 

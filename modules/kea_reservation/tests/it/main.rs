@@ -8,6 +8,8 @@ mod opnsense;
 mod persist;
 mod plain_kea;
 
+use std::io::Write;
+
 use lab::opnsense::{Builder, KEY, OpnsenseDouble, SECRET};
 use lab::program::Program;
 use lab::proxy::Proxy;
@@ -39,9 +41,14 @@ impl Site {
         lab::program::with(&self.reach(), options)
     }
 
-    /// The methods and paths of the requests since the last `forget`.
+    /// The methods and paths of the requests since the last `forget`; the same one several times in a row counts once,
+    /// since how often a status is asked is a matter of time.
     fn requests(&self) -> Vec<String> {
-        self.proxy.log().iter().map(|one| format!("{} {}", one.method, without_uuid(&one.path))).collect()
+        let log = self.proxy.log();
+        let mut requests: Vec<String> =
+            log.iter().map(|one| format!("{} {}", one.method, without_uuid(&one.path))).collect();
+        requests.dedup();
+        requests
     }
 }
 
@@ -68,4 +75,30 @@ fn web01() -> Value {
 
 fn web01_with(options: Value) -> Value {
     lab::program::with(&web01(), options)
+}
+
+/// Forty runs at once, each for a host of its own. Their requests come to the server one run after the other: no two write
+/// at once, and none from what it read before another wrote.
+fn forty_at_once(proxy: &Proxy, module: &Program, reach: &Value) {
+    const HOSTS: usize = 40;
+    proxy.forget();
+    std::thread::scope(|scope| {
+        for number in 1..=HOSTS {
+            scope.spawn(move || {
+                let host = json!({
+                    "mac": format!("02:a5:00:00:01:{number:02x}"), "ip": format!("10.20.0.{}", 20 + number),
+                    "hostname": format!("host{number}"), "timeout": 240,
+                });
+                assert_eq!(module.run(&lab::program::with(reach, host)).done()["changed"], true);
+            });
+        }
+    });
+    let log = proxy.log();
+    let turns = 1 + log.windows(2).filter(|two| two[0].connection != two[1].connection).count();
+    let requests = log.len();
+    let _ = writeln!(
+        std::io::stderr(),
+        "{HOSTS} runs at once: {requests} requests in {turns} turns, no two runs at once"
+    );
+    assert_eq!(turns, HOSTS);
 }

@@ -5,7 +5,7 @@ use lab::program::{Program, with};
 use lab::proxy::Proxy;
 use serde_json::{Value, json};
 
-use crate::{web01, web01_with};
+use crate::{forty_at_once, web01, web01_with};
 
 const LEASE_CMDS: &str = "/usr/lib/x86_64-linux-gnu/kea/hooks/libdhcp_lease_cmds.so";
 
@@ -286,25 +286,15 @@ fn lost_answers_and_killed_runs_end_with_one_reservation_in_the_file() {
 }
 
 #[test]
-fn eight_runs_at_once_lose_none() {
+fn forty_runs_at_once_lose_none() {
     if !kea_here() {
         return;
     }
-    let kea = RealKea::start(&config()).unwrap();
-    let module = module();
-    std::thread::scope(|scope| {
-        for number in 1..=8 {
-            let (kea, module) = (&kea, &module);
-            scope.spawn(move || {
-                let options = over_socket(kea, web01_with(json!({
-                    "mac": format!("02:a5:00:00:01:{number:02x}"), "ip": format!("10.20.0.{}", 20 + number),
-                    "hostname": format!("host{number}"), "timeout": 120,
-                })));
-                assert_eq!(module.run(&options).done()["changed"], true);
-            });
-        }
-    });
-    assert_eq!(reservations(&kea).len(), 10);
+    let mut kea = RealKea::start(&config()).unwrap();
+    let proxy = Proxy::to(&kea.url()).start();
+    forty_at_once(&proxy, &module(), &json!({"backend": "kea", "kea_url": proxy.url()}));
+    kea.restart_server().unwrap();
+    assert_eq!(reservations(&kea).len(), 42, "with the two that were there");
 }
 
 #[test]

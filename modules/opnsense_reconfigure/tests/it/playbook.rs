@@ -2,10 +2,14 @@
 //! one reconfigure a batch; check mode → run → again → another address → undo.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lab::kea::RealKea;
 use lab::opnsense::{KEY, SECRET};
+use lab::proxy::Proxy;
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{Site, firewall};
@@ -45,6 +49,36 @@ const PLAY: &str = r#"
       run_once: true
 "#;
 
+/// On each backend at once, by as many forks as there are hosts.
+const FORTY: &str = r#"
+- hosts: all
+  gather_facts: false
+  tasks:
+    - kea_reservation: &reservation
+        api_host: "{{ fw_host }}"
+        api_port: "{{ fw_port }}"
+        api_key: "{{ fw_key }}"
+        ca_path: "{{ fw_ca }}"
+        mac: "02:A5:00:00:01:{{ '%02x' % (number | int) }}"
+        ip: "10.20.0.{{ 20 + number | int }}"
+        hostname: "{{ inventory_hostname }}"
+        apply: false
+        timeout: 300
+      register: stored
+    - kea_reservation:
+        <<: *reservation
+        backend: kea
+        kea_url: "{{ kea_url }}"
+        apply: true
+    - opnsense_reconfigure:
+        api_host: "{{ fw_host }}"
+        api_port: "{{ fw_port }}"
+        api_key: "{{ fw_key }}"
+        ca_path: "{{ fw_ca }}"
+        reservations: "{{ ansible_play_batch | map('extract', hostvars, 'stored') | map(attribute='reservation') }}"
+      run_once: true
+"#;
+
 /// A directory with the playbook, its inventory and the modules.
 struct Project {
     directory: TempDir,
@@ -53,7 +87,7 @@ struct Project {
 
 impl Project {
     /// `None`, having said why, where something is missing.
-    fn new() -> Option<Self> {
+    fn new(play: &str, hosts: usize) -> Option<Self> {
         let ansible = lab::checkout().join(".venv/bin/ansible-playbook");
         let built = ["kea_reservation", "dns_record", "opnsense_reconfigure"].map(binary);
         let complete = ansible.exists() && built.iter().all(|path| path.exists());
@@ -73,9 +107,9 @@ impl Project {
             }
         }
         let hosts =
-            (1..=HOSTS).map(|number| format!("host{number} number={number} ansible_connection=local\n"));
+            (1..=hosts).map(|number| format!("host{number} number={number} ansible_connection=local\n"));
         fs::write(directory.path().join("hosts"), hosts.collect::<String>()).unwrap();
-        fs::write(directory.path().join("play.yml"), PLAY).unwrap();
+        fs::write(directory.path().join("play.yml"), play).unwrap();
         fs::write(directory.path().join("ansible.cfg"), "[defaults]\n").unwrap();
         Some(Self { directory, site: Site::new(firewall()) })
     }
@@ -90,7 +124,7 @@ impl Project {
             self.site.proxy.ca_path().display()
         );
         let output = Command::new(lab::checkout().join(".venv/bin/ansible-playbook"))
-            .args(["-i", "hosts", "-f", "6", "-e", &reach, "-e", variables, "play.yml"])
+            .args(["-i", "hosts", "-f", "40", "-e", &reach, "-e", variables, "play.yml"])
             .args(arguments)
             .current_dir(directory)
             .env("XDG_STATE_HOME", directory)
@@ -132,7 +166,7 @@ fn changed_hosts(output: &str) -> usize {
 
 #[test]
 fn a_batch_of_hosts_under_ansible() {
-    let Some(project) = Project::new() else { return };
+    let Some(project) = Project::new(PLAY, HOSTS) else { return };
     let present = "state=present offset=20";
 
     let output = project.play(present, &["--check", "--diff"]);
@@ -154,4 +188,36 @@ fn a_batch_of_hosts_under_ansible() {
 
     project.play("state=absent offset=60", &[]);
     assert_eq!(project.live(), (0, 0));
+}
+
+#[test]
+fn forty_hosts_at_once_on_each_backend_lose_none() {
+    const HOSTS: usize = 40;
+    if !lab::present(lab::kea::installed(), "Kea (kea-dhcp4-server, kea-ctrl-agent)") {
+        return;
+    }
+    let Some(project) = Project::new(FORTY, HOSTS) else { return };
+    let kea = RealKea::start(&json!({"Dhcp4": {"subnet4": [{"id": 1, "subnet": "10.20.0.0/24"}]}})).unwrap();
+    let behind = Proxy::to(&kea.url()).start();
+    project.play(&format!("kea_url={}", behind.url()), &[]);
+    let turns = |proxy: &Proxy| {
+        let log = proxy.log();
+        let turns = 1 + log.windows(2).filter(|two| two[0].connection != two[1].connection).count();
+        let _ = writeln!(
+            std::io::stderr(),
+            "{HOSTS} hosts, {HOSTS} forks: {} requests in {turns} turns",
+            log.len()
+        );
+        turns
+    };
+    assert_eq!(turns(&behind), HOSTS, "no two runs at once on plain Kea");
+    assert_eq!(
+        turns(&project.site.proxy),
+        HOSTS + 1,
+        "no two runs at once on OPNsense, then the reconfigure"
+    );
+    assert_eq!((project.live().0, project.reconfigures()), (HOSTS, 1), "one reconfigure a batch");
+    let running = kea.command("config-get", None).unwrap();
+    let held = &running["arguments"]["Dhcp4"]["subnet4"][0]["reservations"];
+    assert_eq!(held.as_array().unwrap().len(), HOSTS);
 }

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -11,6 +12,9 @@ use super::store::{Lease, Store};
 use super::user::User;
 use super::{Address, Fault, Logged, Release, kea_conf, php};
 use crate::kea::{self, Verdict};
+
+/// How long a Kea that dies of its file is seen running.
+const LAST_MOMENT: Duration = Duration::from_millis(300);
 
 #[derive(Debug)]
 pub(super) struct Firewall {
@@ -22,12 +26,13 @@ pub(super) struct Firewall {
     pub(super) faults: Vec<Fault>,
     pub(super) log: Vec<Logged>,
     pub(super) state_file: Option<PathBuf>,
+    pub(super) kea_dies_at: Option<Instant>,
 }
 
 impl Firewall {
     pub(super) fn status(&self, daemon: Daemon) -> &'static str {
         let (general, running) = match daemon {
-            Daemon::Kea => (&self.store.kea_general, self.store.live.kea_running),
+            Daemon::Kea => (&self.store.kea_general, self.kea_runs()),
             Daemon::Unbound => (&self.store.unbound_general, self.store.live.unbound_running),
         };
         match (running, general.get("enabled").is_some_and(|enabled| enabled == "1")) {
@@ -35,6 +40,10 @@ impl Firewall {
             (false, true) => "stopped",
             (false, false) => "disabled",
         }
+    }
+
+    fn kea_runs(&self) -> bool {
+        self.store.live.kea_running && self.kea_dies_at.is_none_or(|end| Instant::now() < end)
     }
 
     pub(super) fn stop(&mut self, daemon: Daemon) {
@@ -54,6 +63,7 @@ impl Firewall {
     }
 
     fn start_kea(&mut self) {
+        self.kea_dies_at = self.faults.contains(&Fault::KeaDiesSoon).then(|| Instant::now() + LAST_MOMENT);
         let general = |field: &str| self.store.kea_general.get(field).map_or("", String::as_str);
         if general("enabled") != "1" || general("interfaces").is_empty() {
             return;
@@ -130,12 +140,12 @@ impl Firewall {
     }
 
     pub(super) fn live_hosts(&self) -> impl Iterator<Item = (&Value, &Value)> {
-        kea_conf::hosts(&self.store.live.kea_file).filter(|_| self.store.live.kea_running)
+        kea_conf::hosts(&self.store.live.kea_file).filter(|_| self.kea_runs())
     }
 
     /// What a DHCPDISCOVER from `mac` would be answered; the lease is remembered.
     pub(super) fn address_for(&mut self, mac: &str) -> Address {
-        if !self.store.live.kea_running {
+        if !self.kea_runs() {
             return Address::None;
         }
         let bypassed = |fault: &Fault| matches!(fault, Fault::PoolAddressFor(other) if kea_conf::mac_bytes(other) == kea_conf::mac_bytes(mac));

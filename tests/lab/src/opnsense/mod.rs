@@ -62,6 +62,8 @@ pub const SECRET: &str = "lab-secret";
 pub enum Fault {
     /// Kea does not start, whatever its file says; reconfigure still answers `ok`.
     KeaRefusesToStart,
+    /// Kea starts, and dies of its file a moment later; its status says `running` until then.
+    KeaDiesSoon,
     /// Writes to this field (`next_server`, `option_data.boot_file_name`) are dropped without a word.
     IgnoresField(&'static str),
     /// Writes are answered as saved, and are not.
@@ -271,6 +273,7 @@ impl Builder {
             faults: Vec::new(),
             log: Vec::new(),
             state_file: self.state_file,
+            kea_dies_at: None,
         };
         firewall.store.migrate(self.release);
         if firewall.users.is_empty() {

@@ -1,4 +1,5 @@
-"""tests/limits.yml is well formed, and every ignored test names an entry of it.
+"""tests/limits.yml is well formed, and every ignored test names an entry of it; every test that tests/public_bugs.yml names
+is there.
 
 Usage: limits.py [--summary]
 """
@@ -11,6 +12,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 REGISTER = "tests/limits.yml"
+BUGS = "tests/public_bugs.yml"
 
 
 def entries(register: dict, key: str, fields: set[str]) -> list[str]:
@@ -42,10 +44,30 @@ def complaints(register: dict) -> list[str]:
     return found
 
 
+def bugs() -> list[dict]:
+    return yaml.safe_load((ROOT / BUGS).read_text())["public_bugs"]
+
+
+def bug_complaints() -> list[str]:
+    found = []
+    for bug in bugs():
+        if set(bug) not in ({"report", "wrong", "tests"}, {"report", "wrong", "limit"}):
+            found.append(f"{BUGS}: an entry needs report, wrong, and either tests or limit: {bug}")
+        for test in bug.get("tests", []):
+            path, _, name = test.partition("::")
+            source = ROOT / path
+            if not source.is_file() or f"fn {name}()" not in source.read_text():
+                found.append(f"{BUGS}: {bug['report']}: there is no test {test}")
+    return found
+
+
 def summary(register: dict) -> str:
     heavy = register.get("heavy_suites") or []
     lines = [f"heavy suite not run: {suite['name']} ({suite['run']}): {suite['why']}" for suite in heavy]
-    return "\n".join([*lines, f"documented limits: {len(register.get('limits') or [])} ({REGISTER})"])
+    lines.append(f"documented limits: {len(register.get('limits') or [])} ({REGISTER})")
+    tested = sum("tests" in bug for bug in bugs())
+    lines.append(f"public bug reports: {tested} with a test, {len(bugs()) - tested} that cannot be had here ({BUGS})")
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -53,7 +75,7 @@ def main() -> int:
     if sys.argv[1:] == ["--summary"]:
         print(summary(register))
         return 0
-    found = complaints(register)
+    found = complaints(register) + bug_complaints()
     for complaint in found:
         print(complaint, file=sys.stderr)
     return 1 if found else 0

@@ -1,11 +1,12 @@
 //! The option table and the checked arguments.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
 use ansible_module::{Arguments, Failure, Kind, Opt, Spec, Table};
 use api_options::{OpnsenseOptions, opnsense_table};
-use net_types::HostIdentifier;
+use net_types::{ClientId, HostIdentifier, MacAddress};
 use opnsense_api::Service;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -13,42 +14,17 @@ use serde::{Deserialize, Deserializer};
 /// A reservation of the batch; the fields left out are not verified.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Reservation {
-    #[serde(flatten)]
-    pub(crate) host: Host,
+    /// Of these two, one is set.
+    #[serde(default, deserialize_with = "unless_empty")]
+    hw_address: Option<MacAddress>,
+    #[serde(default, deserialize_with = "unless_empty")]
+    client_id: Option<ClientId>,
     #[serde(deserialize_with = "address")]
     pub(crate) ip_address: Ipv4Addr,
     pub(crate) hostname: Option<String>,
     pub(crate) next_server: Option<String>,
     pub(crate) boot_file_name: Option<String>,
     pub(crate) tftp_server_name: Option<String>,
-}
-
-/// One of the two is set, the other left out or empty.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "RawHost")]
-pub(crate) struct Host(pub(crate) HostIdentifier);
-
-#[derive(Deserialize)]
-struct RawHost {
-    hw_address: Option<String>,
-    client_id: Option<String>,
-}
-
-impl TryFrom<RawHost> for Host {
-    type Error = String;
-
-    fn try_from(raw: RawHost) -> Result<Self, String> {
-        let set = |text: Option<String>| text.filter(|text| !text.is_empty());
-        match (set(raw.hw_address), set(raw.client_id)) {
-            (Some(text), None) => {
-                text.parse().map(|mac| Self(HostIdentifier::Mac(mac))).map_err(|why| why.to_string())
-            }
-            (None, Some(text)) => {
-                text.parse().map(|id| Self(HostIdentifier::ClientId(id))).map_err(|why| why.to_string())
-            }
-            _ => Err("expected one of `hw_address`, `client_id`".to_owned()),
-        }
-    }
 }
 
 /// A record of the batch.
@@ -65,6 +41,25 @@ pub(crate) struct Record {
 fn address<'de, D: Deserializer<'de>, A: FromStr>(deserializer: D) -> Result<A, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(|_| D::Error::custom(format!("expected an IP address, found `{text}`")))
+}
+
+/// What the host of a result is not known by is an empty text there.
+fn unless_empty<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?.filter(|text| !text.is_empty());
+    text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+}
+
+impl Reservation {
+    /// `None` when it is named by neither of its identifiers, or by both.
+    pub(crate) fn host(&self) -> Option<HostIdentifier> {
+        match (self.hw_address, &self.client_id) {
+            (Some(mac), None) => Some(mac.into()),
+            (None, Some(client_id)) => Some(client_id.clone().into()),
+            _ => None,
+        }
+    }
 }
 
 impl Record {
@@ -96,6 +91,10 @@ impl Args {
     /// `bad_argument`
     pub(crate) fn new(arguments: &Arguments) -> Result<Self, Failure> {
         let raw: Raw = arguments.parse()?;
+        if let Some(index) = raw.reservations.iter().position(|one| one.host().is_none()) {
+            let option = format!("reservations[{index}].hw_address");
+            return Err(Failure::bad_argument(option, "one of `hw_address`, `client_id` is needed"));
+        }
         let batches = [
             (Service::Kea, "reservations", raw.reservations.len()),
             (Service::Unbound, "records", raw.records.len()),

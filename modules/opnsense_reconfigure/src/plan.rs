@@ -101,8 +101,9 @@ pub(crate) fn entries(args: &Args, observed: &Observed) -> Vec<Entry> {
 }
 
 fn reservation(asked: &Reservation, observed: &Observed) -> Entry {
+    let host = asked.host();
     // One MAC address may have a reservation in every subnet.
-    let own = observed.reservations.iter().filter(|row| row.host().as_ref() == Some(&asked.host.0));
+    let own = observed.reservations.iter().filter(|row| row.host().is_some() && row.host() == host);
     let right = |row: &&ReservationRow| row.ip_address == Some(asked.ip_address);
     let row = own.clone().find(right).or_else(|| own.clone().next());
     let mut wanted = Map::new();
@@ -120,14 +121,15 @@ fn reservation(asked: &Reservation, observed: &Observed) -> Entry {
         let fields = wanted.iter().map(|(name, text)| (name.clone(), found_text(row, name, text)));
         Value::Object(fields.collect())
     });
-    let mut shown = Map::from_iter([match &asked.host.0 {
-        HostIdentifier::Mac(mac) => ("hw_address".to_owned(), mac.to_string().into()),
-        HostIdentifier::ClientId(client_id) => ("client_id".to_owned(), client_id.to_string().into()),
-    }]);
+    let (key, identifier) = match &host {
+        Some(HostIdentifier::ClientId(client_id)) => ("client_id", client_id.to_string()),
+        host => ("hw_address", host.as_ref().map(ToString::to_string).unwrap_or_default()),
+    };
+    let mut shown = Map::from_iter([(key.to_owned(), identifier.as_str().into())]);
     shown.extend(found.as_object().cloned().unwrap_or_default());
     Entry {
         service: Service::Kea,
-        field: format!("reservation[{} {}]", asked.host.0, asked.ip_address),
+        field: format!("reservation[{identifier} {}]", asked.ip_address),
         asked: Value::Object(wanted),
         found,
         shown: shown.into(),

@@ -151,6 +151,7 @@ fn a_batch_must_fit_its_services() {
     assert_snapshot!(refusal(json!({"services": ["kea"], "records": batch()["records"]})), @"option `records`: `records` belong to the service unbound, which is not in `services`");
     assert_snapshot!(refusal(json!({"services": ["dnsmasq"]})), @"option `services`: expected one of kea, unbound, found `dnsmasq`");
     assert_snapshot!(refusal(json!({"reservations": [{"mac": "02:a5:00:00:65", "ip": "10.20.0.21"}]})), @r#"option `reservations[0].hw_address`: "02:a5:00:00:65" is not a MAC address: expected 6 bytes of two hex digits each (like 02:a5:00:00:00:64), found 5 bytes"#);
+    assert_snapshot!(refusal(json!({"reservations": [{"hw_address": "", "client_id": "", "ip": "10.20.0.21"}]})), @"option `reservations[0].hw_address`: one of `hw_address`, `client_id` is needed");
     assert_snapshot!(refusal(json!({"reservations": [{"mac": "02:a5:00:00:00:65"}]})), @"missing required option `reservations[0].ip_address`");
     assert_snapshot!(refusal(json!({"records": [{"hostname": "a", "domain": "b", "value": "c"}]})), @"option `records[0].server`: expected an IP address, found `c`");
     assert!(args(json!({"services": []})).services.is_empty());

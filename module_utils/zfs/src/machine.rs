@@ -108,7 +108,8 @@ pub struct Device {
 }
 
 impl Device {
-    const COLUMNS: &str = "KNAME,TYPE,SIZE,RO,RM,TRAN,VENDOR,MODEL,SERIAL,WWN,FSTYPE,LABEL,UUID,MAJ:MIN";
+    /// lsblk nests its answer only with NAME among the columns.
+    const COLUMNS: &str = "NAME,KNAME,TYPE,SIZE,RO,RM,TRAN,VENDOR,MODEL,SERIAL,WWN,FSTYPE,LABEL,UUID,MAJ:MIN";
 
     /// This device and everything above it.
     pub fn tree(&self) -> Box<dyn Iterator<Item = &Self> + '_> {

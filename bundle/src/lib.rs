@@ -23,6 +23,7 @@ pub fn modules() -> Vec<Entry> {
         Entry::of::<opnsense_reconfigure::OpnsenseReconfigure>(),
         Entry::of::<proxmox_boot_order::ProxmoxBootOrder>(),
         Entry::of::<proxmox_vm_clone::ProxmoxVmClone>(),
+        proxmox_vm_info::entry(),
         Entry::of::<proxmox_vm_shell::ProxmoxVmShell>(),
         pvecm_create::entry(),
         pvecm_info::entry(),

@@ -20,11 +20,29 @@ description:
 - A virtual machine that an interrupted run left half made is taken up and finished by the next run. Until it
     is configured, its description says so.
 notes:
-- A token needs C(VM.Audit), C(VM.Clone) on the template, C(VM.Allocate) on the new VMID or its pool,
-    C(Datastore.AllocateSpace) on the storages, C(SDN.Use) on the bridges (Proxmox VE 8 and newer),
-    C(VM.PowerMgmt), and for what the task names C(VM.Config.CPU), C(VM.Config.Memory), C(VM.Config.Network),
-    C(VM.Config.Disk), C(VM.Config.CDROM), C(VM.Config.Cloudinit), C(VM.Config.HWType) and
-    C(VM.Config.Options). O(startup) needs C(Sys.Modify) on C(/).
+- Privileges are the same on Proxmox VE 8 and 9 where nothing else is said. Of a token with privilege
+    separation both the token and its user need them. In any case C(VM.Audit) on C(/vms/VMID), and on the
+    template or on C(/vms).
+- 'To clone (O(template), O(full), O(snapname)): C(VM.Clone) on the template''s C(/vms/VMID); C(VM.Allocate) on
+    the new C(/vms/VMID), or with O(pool) on C(/pool/POOL); C(Datastore.AllocateSpace) on C(/storage/STORAGE)
+    of O(storage) or of the template''s disks; C(SDN.Use) on C(/sdn/zones/localnetwork/BRIDGE) of the
+    template''s cards, Proxmox VE 8 and newer.'
+- On C(/vms/VMID), C(VM.Config.CPU) for O(cores), O(sockets) and O(cpu); C(VM.Config.Memory) for O(memory) and
+    O(balloon); C(VM.Config.HWType) for O(scsihw) and O(rng); C(VM.Config.Options) for O(agent),
+    O(description), O(tags), O(onboot), O(protection) and O(startup), which needs C(Sys.Modify) on C(/) too,
+    and for every new virtual machine, whose description is written; C(VM.Config.Network) for O(net), with
+    C(SDN.Use) on its bridge; C(VM.Config.Disk) for O(disks), O(os_disk) and O(boot_order), with
+    C(Datastore.AllocateSpace) on the storage of a new disk; C(VM.Config.Cloudinit) for O(cloud_init), or
+    C(VM.Config.Network) except to write the drive of a running virtual machine anew. O(delete) needs what the
+    setting does.
+- V(/dev/hwrng) as source of O(rng) needs C(Mapping.Use) on C(/mapping/hwrng) from Proxmox VE 8.4 on; before,
+    C(root@pam) alone may set it.
+- 'C(VM.PowerMgmt) for O(state=started), O(state=stopped), O(restart) and O(stop); C(VM.Allocate) on
+    C(/vms/VMID) for O(state=absent). Nothing here asks the guest agent: neither C(VM.Monitor) (8) nor
+    C(VM.GuestAgent.Audit) (9) is needed.'
+- O(rebuild_os_disk) needs what a clone does with O(rebuild_vmid) as the new VMID, and besides
+    C(VM.Config.Disk) on both, C(Datastore.AllocateSpace) on the disk's storage, C(VM.PowerMgmt) on O(vmid),
+    and C(VM.Config.Options) on O(rebuild_vmid) when the template is protected.
 - O(state=absent) destroys the virtual machine with every volume it owns, data disks included. Nothing brings
     them back but a backup.
 attributes:
@@ -140,14 +158,16 @@ options:
     - started
     - stopped
     - absent
-  force_stop:
+  stop:
     description:
-    - 'Allows to cut the power: with O(state=stopped) when the guest does not shut down, with O(state=absent)
-        when it runs. Without it, a running virtual machine is not destroyed.'
+    - Allows to stop a running virtual machine that would be lost or changed under the guest otherwise. With
+        O(state=absent) its power is cut; without it, a running one is not destroyed. With O(rebuild_os_disk)
+        it is shut down, and its power is cut when the guest does not follow. With O(state=stopped) and
+        O(restart), which shut down anyway, it allows to cut the power when the guest does not follow.
     type: bool
     default: false
     aliases:
-    - stop
+    - force_stop
   restart:
     description:
     - 'Allows to restart a running virtual machine for changes that it cannot take while it runs: it is shut
@@ -155,6 +175,24 @@ options:
         O(state=started), so that a run which is cut off in between is finished by the next one.'
     type: bool
     default: false
+  rebuild_os_disk:
+    description:
+    - 'Gives a virtual machine that exists a fresh OS: the disk it boots from is replaced by a clone of the
+        template''s. VMID, name, MAC addresses, serials, data disks, EFI disk and TPM stay; what was on the OS
+        disk is lost. A run that was cut off at any point is finished by the next one that says so too; a run
+        that says so when none is unfinished rebuilds again, so say it once, on the command line rather than in
+        the inventory. It needs O(state=started) or O(state=stopped), and O(stop=true) while the virtual
+        machine runs: the template is copied first, then it is stopped for the time of a few requests.'
+    - The new disk has the size of O(os_disk), or else of the old one, if the template's is not larger; it
+        keeps the old one's options, such as its serial. A virtual machine that is protected, or has snapshots (which
+        hold the old disk), is refused.
+    type: bool
+    default: false
+  rebuild_vmid:
+    description:
+    - 'VMID of the temporary virtual machine that O(rebuild_os_disk) makes and removes; by default O(vmid) and
+        900000000: 1101 is rebuilt by 900001101.'
+    type: int
   destroy_data_disks:
     description:
     - Allows O(state=absent) for a virtual machine that has more disks than the one it boots from.
@@ -175,6 +213,11 @@ options:
     - 'Beginning of the template''s name; of all templates that go on with a digit behind it, the newest is
         taken, in natural order: V(fedora-server-) takes C(fedora-server-42) before C(fedora-server-9), and
         never C(fedora-server-rawhide). Two equally new ones are refused.'
+    type: str
+  snapname:
+    description:
+    - Clones this snapshot of a virtual machine instead of a template; O(template) or O(template_vmid) name the
+        virtual machine, since a template has no snapshots.
     type: str
   full:
     description:
@@ -232,6 +275,14 @@ options:
     - virtio-scsi-single
     - megasas
     - pvscsi
+  rng:
+    description:
+    - 'Random number generator: V(/dev/urandom), or more as in
+        V(source=/dev/urandom,max_bytes=1024,period=1000). What is not given is kept, or Proxmox VE''s
+        default.'
+    type: str
+    aliases:
+    - rng0
   onboot:
     description:
     - Whether the virtual machine starts when its node boots.
@@ -406,8 +457,10 @@ options:
     elements: str
   cloud_init:
     description:
-    - What cloud-init tells the guest. On a running virtual machine the guest sees a change after it was
-        stopped and started.
+    - What cloud-init tells the guest. On a running virtual machine the drive it is read from is written anew,
+        and the result says that the guest must reboot to see it (RV(vm.guest_reboot_needed)). A run that is
+        cut off between the settings and the drive leaves the old drive until the virtual machine is started
+        anew.
     type: dict
     suboptions:
       user:
@@ -544,8 +597,21 @@ EXAMPLES = r"""
     vmid: 1101
     name: web01
     state: absent
-    force_stop: true
+    stop: true
     destroy_data_disks: true
+
+- name: Give it a fresh OS and keep its data disk, its MAC address and its VMID
+  homelab.anvil.proxmox_vm_clone:
+    api_host: pve1.example.net
+    api_user: anvil@pve
+    api_token_id: automation
+    api_token_secret: "{{ vault_proxmox_token }}"
+    vmid: 1101
+    name: web01
+    template_prefix: fedora-server-
+    rebuild_os_disk: true
+    stop: true
+    state: started
 """
 
 RETURN = r"""
@@ -593,6 +659,12 @@ vm:
     restart_needed:
       description: Whether there are such settings.
       type: bool
+    guest_reboot_needed:
+      description: Whether this run gave a running guest new cloud-init settings, which it reads when it boots.
+      type: bool
+    rebuilt:
+      description: Whether this run replaced the OS disk, or in check mode would; the guest's host keys are new then.
+      type: bool
   sample:
     vmid: 1101
     name: web01
@@ -601,7 +673,7 @@ vm:
     mac: "02:a5:00:00:04:4d"
 template:
   description: The template that was cloned, or would be.
-  returned: when the virtual machine did not exist
+  returned: when the virtual machine did not exist, or its OS disk is rebuilt from it
   type: dict
   sample: {"vmid": 8042, "name": "fedora-server-42", "node": "pve1"}
 error_code:

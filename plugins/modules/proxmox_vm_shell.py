@@ -165,13 +165,12 @@ options:
     default: false
   rng:
     description:
-    - Where the guest's random number generator takes its numbers from, on the node.
+    - 'Random number generator: V(/dev/urandom), or more as in
+        V(source=/dev/urandom,max_bytes=1024,period=1000). What is not given is kept, or Proxmox VE''s
+        default.'
     type: str
-    default: /dev/urandom
-    choices:
-    - /dev/urandom
-    - /dev/random
-    - /dev/hwrng
+    aliases:
+    - rng0
   ostype:
     description:
     - What kind of system it is going to be; used when creating only.

@@ -179,7 +179,7 @@ systems:
           type: list
           elements: str
     nics:
-      description: Its network cards; null, with a warning, when the BMC answers with an error.
+      description: Its network cards.
       type: list
       elements: dict
       contains:
@@ -193,8 +193,7 @@ systems:
           description: C(LinkStatus); null when the BMC does not tell.
           type: str
     disks:
-      description: >-
-        Its disks; null, with a warning, when the BMC answers with an error. Older BMCs tell neither size nor serial.
+      description: Its disks. Older BMCs tell neither size nor serial.
       type: list
       elements: dict
       contains:
@@ -217,7 +216,7 @@ systems:
           description: C(SATA), C(SAS), C(NVMe), as the BMC calls it.
           type: str
     virtual_media:
-      description: Slots for virtual media; null, with a warning, when the BMC answers with an error.
+      description: Slots for virtual media.
       type: list
       elements: dict
       contains:

@@ -64,6 +64,23 @@ impl VmConfig {
         slots.map(|(slot, text)| Ok((slot, text.parse()?))).collect()
     }
 
+    /// Volumes that the VM owns and no slot holds, by key (`unused0`).
+    pub fn unused(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_unused = |key: &str| {
+            key.strip_prefix("unused").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+        };
+        let unused = self.keys.iter().filter(move |(key, _)| is_unused(key));
+        unused.map(|(key, volume)| (key.as_str(), volume.as_str()))
+    }
+
+    /// Whether it has a drive that cloud-init's settings are written to.
+    ///
+    /// # Errors
+    /// [`ValueError`] when a drive cannot be read.
+    pub fn has_cloud_init_drive(&self) -> Result<bool, ValueError> {
+        Ok(self.drives()?.values().any(Drive::is_cloud_init))
+    }
+
     /// The slot the VM boots from: the first disk of `boot`, or, where `boot` says nothing about disks,
     /// the only disk there is.
     ///
@@ -118,6 +135,12 @@ impl PendingConfig {
             config
         };
         settings(&self.stored) == settings(&other.stored) && self.pending == other.pending
+    }
+
+    /// Reads an object of keys and values, as `GET .../config` gives; `None` when it is none.
+    pub(crate) fn from_object(object: &Value) -> Option<VmConfig> {
+        let pairs = object.as_object()?.iter();
+        Some(pairs.filter_map(|(key, value)| Some((key.clone(), scalar(value)?))).collect())
     }
 
     /// Reads the rows `{key, value?, pending?, delete?}`; `None` when they have another shape.

@@ -39,6 +39,8 @@ pub struct Refusal {
     pub message: Option<String>,
     /// What is wrong with which parameter.
     pub errors: BTreeMap<String, String>,
+    /// What to check, where the server's words do not tell.
+    pub cure: Option<Box<str>>,
 }
 
 impl Refusal {
@@ -54,7 +56,15 @@ impl Refusal {
             errors: errors
                 .map(|(name, why)| (name.clone(), text(why).unwrap_or_else(|| why.to_string())))
                 .collect(),
+            cure: None,
         }
+    }
+
+    /// The server does not know this path: it is older than the call (pve-http-server
+    /// `PVE/APIServer/AnyEvent.pm`).
+    #[must_use]
+    pub fn is_not_implemented(&self) -> bool {
+        self.status == 501
     }
 
     /// Proxmox VE's own words.
@@ -118,7 +128,10 @@ impl fmt::Display for Refusal {
                 ". Grant {privilege} on {path} (to the user, and to the token when its privileges are separated)"
             )?;
         }
-        Ok(())
+        match &self.cure {
+            Some(cure) => write!(f, ". {cure}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -231,6 +244,7 @@ mod tests {
             reason: reason.into(),
             message: None,
             errors: BTreeMap::new(),
+            cure: None,
         }
     }
 

@@ -1,4 +1,5 @@
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 use deadline::Deadline;
 use http_client::{Method, percent_encode};
@@ -9,7 +10,7 @@ use crate::config::{PendingConfig, VmConfig, scalar};
 use crate::error::ApiError;
 use crate::session::Proxmox;
 use crate::task::TaskEnd;
-use crate::values::{Size, Slot};
+use crate::values::{Size, Slot, Tags};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestKind {
@@ -28,6 +29,10 @@ pub struct Guest {
     pub template: bool,
     /// `clone`, `backup`, `migrate` ...
     pub lock: Option<String>,
+    /// `running` or `stopped`; `unknown` in a list whose broadcast has not come yet.
+    pub status: Option<String>,
+    /// Sorted.
+    pub tags: Vec<String>,
 }
 
 /// Whether a VM runs, asked of its node.
@@ -52,6 +57,17 @@ pub struct CloneRequest<'a> {
     pub target: &'a str,
     /// Further parameters: `name`, `full`, `storage`, `format`, `pool`, `description`, `bwlimit`, `snapname`.
     pub parameters: Vec<(String, String)>,
+}
+
+/// A disk to give to another VM.
+#[derive(Clone, Copy, Debug)]
+pub struct GivenDisk<'a> {
+    pub node: &'a str,
+    pub from: Vmid,
+    pub disk: &'a Slot,
+    pub to: Vmid,
+    /// The empty key of the other VM.
+    pub target: &'a str,
 }
 
 impl Proxmox {
@@ -113,6 +129,57 @@ impl Proxmox {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The configuration that a snapshot of a VM holds.
+    ///
+    /// # Errors
+    /// Any [`ApiError`], also when there is no such VM or snapshot.
+    pub fn snapshot_config(
+        &self,
+        node: &str,
+        vmid: Vmid,
+        snapshot: &str,
+        deadline: &Deadline,
+    ) -> Result<VmConfig, ApiError> {
+        let path = vm_path(node, vmid, &format!("/config?snapshot={}", percent_encode(snapshot)));
+        PendingConfig::from_object(&self.get(&path, deadline)?)
+            .ok_or_else(|| ApiError::shape(&format!("GET {path}"), "no settings"))
+    }
+
+    /// Writes cloud-init's drive anew and gives it to the running VM. Whether the server can: 7.4 and newer.
+    ///
+    /// # Errors
+    /// Any [`ApiError`].
+    pub fn regenerate_cloud_init(
+        &self,
+        node: &str,
+        vmid: Vmid,
+        deadline: &Deadline,
+    ) -> Result<bool, ApiError> {
+        let path = vm_path(node, vmid, "/cloudinit");
+        match self.write_once((Method::Put, &path, &[]), deadline, |_| Ok(()), || Ok(None)) {
+            Ok(()) => Ok(true),
+            Err(ApiError::Refused(refusal)) if refusal.is_not_implemented() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The cloud-init settings that are not yet on the drive the VM has.
+    ///
+    /// # Errors
+    /// Any [`ApiError`].
+    pub fn stale_cloud_init(
+        &self,
+        node: &str,
+        vmid: Vmid,
+        deadline: &Deadline,
+    ) -> Result<BTreeSet<String>, ApiError> {
+        let path = vm_path(node, vmid, "/cloudinit");
+        let rows = self.get(&path, deadline)?;
+        PendingConfig::from_rows(&rows)
+            .map(|config| config.pending)
+            .ok_or_else(|| ApiError::shape(&format!("GET {path}"), "no list of settings"))
     }
 
     /// # Errors
@@ -295,6 +362,38 @@ impl Proxmox {
         })
     }
 
+    /// Gives a stopped VM's disk to another VM of the same node, whose `target` (`scsi1`, `unused255`) must be
+    /// empty: the volume is renamed, nothing is copied (qemu-server `PVE/API2/Qemu.pm`, `move_vm_disk`).
+    ///
+    /// # Errors
+    /// Any [`ApiError`].
+    pub fn give_disk(&self, given: &GivenDisk<'_>, deadline: &Deadline) -> Result<TaskEnd, ApiError> {
+        let GivenDisk { node, from, disk, to, target } = *given;
+        let path = vm_path(node, from, "/move_disk");
+        let form = [
+            ("disk".to_owned(), disk.to_string()),
+            ("target-vmid".to_owned(), to.to_string()),
+            ("target-disk".to_owned(), target.to_owned()),
+        ];
+        let endpoint = format!("POST {path}");
+        let id = format!("{from}-{disk}>{to}-{target}");
+        let is_given = || {
+            let left = self.config(node, from, deadline)?;
+            Ok::<_, ApiError>(left.is_some_and(|config| config.stored.get(&disk.to_string()).is_none()))
+        };
+        self.run_task(deadline, || {
+            self.write_once(
+                (Method::Post, &path, &form),
+                deadline,
+                |data| Self::upid(&endpoint, &data),
+                || match self.running_task(node, "qmmove", &id, deadline)? {
+                    Some(upid) => Ok(Some(Some(upid))),
+                    None => Ok(is_given()?.then_some(None)),
+                },
+            )
+        })
+    }
+
     /// `start`, `stop`, `shutdown` or `reboot`, and waits for its task. After a lost answer the VM's
     /// status and its running tasks tell whether it has to be sent again.
     ///
@@ -361,7 +460,7 @@ fn is_making(lock: &str) -> bool {
     matches!(lock, "clone" | "create")
 }
 
-fn vm_path(node: &str, vmid: Vmid, rest: &str) -> String {
+pub(crate) fn vm_path(node: &str, vmid: Vmid, rest: &str) -> String {
     format!("/nodes/{}/qemu/{vmid}{rest}", percent_encode(node))
 }
 
@@ -375,6 +474,7 @@ fn read_guest(row: &Value, node: Option<&str>) -> Option<Guest> {
         Some("lxc") => GuestKind::Container,
         _ => GuestKind::Qemu,
     };
+    let tags = row["tags"].as_str().and_then(|text| text.parse::<Tags>().ok());
     Some(Guest {
         vmid: scalar(&row["vmid"])?.parse().ok()?,
         kind,
@@ -382,5 +482,7 @@ fn read_guest(row: &Value, node: Option<&str>) -> Option<Guest> {
         name: row["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned),
         template: scalar(&row["template"]).is_some_and(|flag| flag == "1"),
         lock: row["lock"].as_str().filter(|lock| !lock.is_empty()).map(str::to_owned),
+        status: row["status"].as_str().map(str::to_owned),
+        tags: tags.unwrap_or_default().iter().map(str::to_owned).collect(),
     })
 }

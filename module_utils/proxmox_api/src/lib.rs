@@ -28,15 +28,18 @@
 //! # Ok(()) }
 //! ```
 
+mod agent;
 mod config;
+mod describe;
 mod error;
 mod guests;
 mod session;
 mod task;
 pub mod values;
 
+pub use agent::{GuestAddress, GuestInterface};
 pub use config::{PendingConfig, VmConfig};
 pub use error::{ApiError, Refusal};
-pub use guests::{CloneRequest, Guest, GuestKind, VmStatus};
+pub use guests::{CloneRequest, GivenDisk, Guest, GuestKind, VmStatus};
 pub use session::{Connection, Credentials, Proxmox};
 pub use task::{TaskEnd, Upid};

@@ -26,6 +26,23 @@ pub enum Credentials {
     Password { user: String, password: SecretString },
 }
 
+impl Credentials {
+    /// What to check when they are refused.
+    fn cure(&self) -> String {
+        match self {
+            Self::Token { user, id, .. } => format!(
+                "The API token {user}!{id} was refused: check that it exists (`pveum user token list {user}`), that \
+                 neither it nor {user} is disabled or expired, and that the secret is this token's own: it is shown \
+                 once, when the token is made, and is not the user's password"
+            ),
+            Self::Password { user, .. } => format!(
+                "The password of {user} was refused: check it, the realm behind the @, and that {user} is neither \
+                 disabled nor expired"
+            ),
+        }
+    }
+}
+
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -189,7 +206,17 @@ impl Proxmox {
             }
         };
         let response = self.http.send(&signed, deadline)?;
-        body_of(request, &response)
+        body_of(request, &response).map_err(|error| self.with_cure(error))
+    }
+
+    /// `401` tells neither who was refused nor why.
+    fn with_cure(&self, error: ApiError) -> ApiError {
+        match error {
+            ApiError::Refused(refusal) if refusal.status == 401 => {
+                ApiError::Refused(Refusal { cure: Some(self.credentials.cure().into()), ..refusal })
+            }
+            error => error,
+        }
     }
 
     fn sign_in(&self, user: &str, password: &SecretString, deadline: &Deadline) -> Result<Ticket, ApiError> {
@@ -198,7 +225,8 @@ impl Proxmox {
             ("password".to_owned(), password.expose_secret().to_owned()),
         ];
         let request = Request::post("/access/ticket").form(form);
-        let answer = data(body_of(&request, &self.http.send(&request, deadline)?)?);
+        let answered = body_of(&request, &self.http.send(&request, deadline)?);
+        let answer = data(answered.map_err(|error| self.with_cure(error))?);
         if answer["NeedTFA"].as_u64().is_some_and(|needed| needed != 0) {
             return Err(ApiError::SignIn(format!(
                 "user {user} has a second factor, which an unattended run cannot give: use an API token \

@@ -168,7 +168,9 @@ impl Proxmox {
         id: &str,
         deadline: &Deadline,
     ) -> Result<Option<Upid>, ApiError> {
-        let path = format!("/nodes/{}/tasks?vmid={id}&typefilter={kind}&source=active", percent_encode(node));
+        // The list can be narrowed to a VMID; a disk on its way from one VM to another has a longer id.
+        let of_vm = id.parse::<u32>().map_or_else(|_| String::new(), |vmid| format!("vmid={vmid}&"));
+        let path = format!("/nodes/{}/tasks?{of_vm}typefilter={kind}&source=active", percent_encode(node));
         let tasks = self.get(&path, deadline)?;
         let running = |task: &&Value| task.get("endtime").is_none();
         let upids = tasks.as_array().into_iter().flatten().filter(running);

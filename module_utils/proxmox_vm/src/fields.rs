@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use ansible_module::{Change, Failure};
 use proxmox_api::values::{
-    Agent, BootOrder, Drive, IpConfig, NetDevice, PropertyString, Size, SshKeys, Startup, Tags, ValueError,
-    Volume,
+    Agent, BootOrder, Drive, IpConfig, NetDevice, PropertyString, RandomSource, Size, SshKeys, Startup, Tags,
+    ValueError, Volume,
 };
 use proxmox_api::{PendingConfig, VmConfig};
 use serde_json::{Value, json};
@@ -41,6 +41,7 @@ pub fn read(config: &VmConfig, field: &str) -> Result<Value, ValueError> {
         "sshkeys" => strings(text.parse::<SshKeys>()?.iter()),
         "agent" => json!(text.parse::<Agent>()?.to_string()),
         "startup" => json!(text.parse::<Startup>()?.to_string()),
+        "rng0" => json!(text.parse::<RandomSource>()?.to_string()),
         "cpu" => json!(cpu(text)?),
         "cicustom" => json!(text.parse::<PropertyString>()?.to_string()),
         "boot" => match text.parse()? {
@@ -71,7 +72,7 @@ fn read_part(config: &VmConfig, key: &str, part: &str) -> Result<Value, ValueErr
         return Ok(config.parsed::<IpConfig>(key)?.map_or(Value::Null, |config| read_ip(&config, part)));
     }
     if key.starts_with("net") {
-        return Ok(config.parsed::<NetDevice>(key)?.map_or(Value::Null, |device| read_net(&device, part)));
+        return Ok(config.parsed::<NetDevice>(key)?.map_or(Value::Null, |device| device.property(part)));
     }
     Ok(config.parsed::<Drive>(key)?.map_or(Value::Null, |drive| read_drive(&drive, part)))
 }
@@ -84,21 +85,6 @@ fn read_ip(config: &IpConfig, part: &str) -> Value {
         _ => config.gw6.map(|gw| gw.to_string()),
     };
     json!(text)
-}
-
-fn read_net(device: &NetDevice, part: &str) -> Value {
-    match part {
-        "model" => json!(device.model),
-        "macaddr" => json!(device.mac.map(|mac| mac.to_string())),
-        "bridge" => json!(device.bridge),
-        "firewall" => json!(device.firewall.unwrap_or(false)),
-        "link_down" => json!(device.link_down.unwrap_or(false)),
-        "mtu" => json!(device.mtu),
-        "queues" => json!(device.queues),
-        "rate" => json!(device.rate),
-        "tag" => json!(device.tag),
-        _ => json!(device.trunks.as_ref().map(ToString::to_string)),
-    }
 }
 
 fn read_drive(drive: &Drive, part: &str) -> Value {
@@ -279,13 +265,12 @@ fn new_volume(parts: &BTreeMap<&str, &Value>) -> Result<Volume, ValueError> {
 /// [`ValueError`] when a setting cannot be read.
 pub fn object(config: &VmConfig) -> Result<Value, ValueError> {
     let nets = config.nets()?;
-    let net: BTreeMap<&String, Value> =
-        nets.iter().map(|(slot, device)| (slot, net_object(device))).collect();
+    let net: BTreeMap<&String, Value> = nets.iter().map(|(slot, device)| (slot, device.describe())).collect();
     let disks: BTreeMap<String, Value> = config
         .drives()?
         .iter()
         .filter(|(_, drive)| !drive.is_cdrom())
-        .map(|(slot, drive)| (slot.to_string(), drive_object(drive)))
+        .map(|(slot, drive)| (slot.to_string(), drive.describe()))
         .collect();
     Ok(json!({
         "mac": nets.get("net0").and_then(|device| device.mac).map(|mac| mac.to_string()),
@@ -295,31 +280,6 @@ pub fn object(config: &VmConfig) -> Result<Value, ValueError> {
         "memory": read(config, "memory")?,
         "tags": read(config, "tags")?.as_array().cloned().unwrap_or_default(),
     }))
-}
-
-fn net_object(device: &NetDevice) -> Value {
-    let parts =
-        ["model", "macaddr", "bridge", "tag", "trunks", "firewall", "mtu", "rate", "queues", "link_down"];
-    parts
-        .iter()
-        .map(|part| ((*part).to_owned(), read_net(device, part)))
-        .filter(|(_, value)| !value.is_null())
-        .collect::<serde_json::Map<_, _>>()
-        .into()
-}
-
-fn drive_object(drive: &Drive) -> Value {
-    let mut object: serde_json::Map<_, _> =
-        drive.options.iter().map(|(key, text)| (key.clone(), json!(text))).collect();
-    object.insert("storage".into(), json!(drive.volume.storage()));
-    object.insert(
-        "volume".into(),
-        match &drive.volume {
-            Volume::New { .. } => Value::Null,
-            volume => json!(volume.to_string()),
-        },
-    );
-    object.into()
 }
 
 /// A stored value that this module cannot read.

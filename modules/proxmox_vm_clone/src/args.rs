@@ -10,6 +10,9 @@ use proxmox_vm::{Hardware, boot_order_option, check_numbered, hardware_options, 
 use secrecy::SecretString;
 use serde::Deserialize;
 
+/// The VM that gives VM 1101 its fresh disk is 900001101.
+const REBUILD_VMIDS: u32 = 900_000_000;
+
 /// What power state and existence the task asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -48,6 +51,7 @@ pub(crate) struct Args {
     template: Option<String>,
     template_vmid: Option<Vmid>,
     template_prefix: Option<String>,
+    pub(crate) snapname: Option<String>,
     pub(crate) full: bool,
     pub(crate) storage: Option<String>,
     pub(crate) format: Option<String>,
@@ -57,8 +61,10 @@ pub(crate) struct Args {
     #[serde(default)]
     pub(crate) delete: Vec<String>,
     pub(crate) state: Goal,
-    pub(crate) force_stop: bool,
+    pub(crate) stop: bool,
     pub(crate) restart: bool,
+    pub(crate) rebuild_os_disk: bool,
+    rebuild_vmid: Option<Vmid>,
     pub(crate) destroy_data_disks: bool,
 }
 
@@ -99,6 +105,7 @@ impl Args {
     pub(crate) fn parse(arguments: &Arguments) -> Result<Self, Failure> {
         let args = Self { hardware: Hardware::parse(arguments)?, ..arguments.parse()? };
         args.check_clone()?;
+        args.check_rebuild()?;
         args.check_os_disk()?;
         args.check_cloud_init()?;
         args.check_delete()?;
@@ -112,6 +119,31 @@ impl Args {
         by_name.or(self.template_vmid.map(Template::Vmid)).or(by_prefix)
     }
 
+    /// The number of the temporary VM that a rebuild makes. It is told by the VM's own, so that a run finds
+    /// what an earlier one left.
+    pub(crate) fn rebuild_vmid(&self) -> Option<Vmid> {
+        self.rebuild_vmid.or_else(|| Vmid::new(REBUILD_VMIDS.checked_add(self.vmid.get())?).ok())
+    }
+
+    fn check_rebuild(&self) -> Result<(), Failure> {
+        if self.rebuild_vmid == Some(self.vmid) {
+            return Err(Failure::bad_argument("rebuild_vmid", "it is that of the VM itself"));
+        }
+        if !self.rebuild_os_disk {
+            return Ok(());
+        }
+        if !matches!(self.state, Goal::Started | Goal::Stopped) {
+            let why = "it goes with `state: started` or `state: stopped`; the VM is stopped for it, and nothing would \
+                       start what a cut-off run left stopped";
+            return Err(Failure::bad_argument("rebuild_os_disk", why));
+        }
+        if self.rebuild_vmid().is_none() {
+            let why = format!("needed, since {REBUILD_VMIDS} and {} make no VMID", self.vmid);
+            return Err(Failure::bad_argument("rebuild_vmid", why));
+        }
+        Ok(())
+    }
+
     fn check_clone(&self) -> Result<(), Failure> {
         if self.template_vmid == Some(self.vmid) {
             return Err(Failure::bad_argument("vmid", "the new VM cannot have the VMID of its template"));
@@ -122,11 +154,21 @@ impl Args {
                 return Err(Failure::bad_argument(option, why));
             }
         }
+        if self.snapname.is_some() && self.template_prefix.is_some() {
+            let why = "a template has no snapshots, and a prefix finds templates only; name the VM with template or \
+                       template_vmid";
+            return Err(Failure::bad_argument("snapname", why));
+        }
         if self.restart && self.state != Goal::Started {
             let why = "it goes with `state: started`; otherwise nothing would start what a cut-off run left stopped";
             return Err(Failure::bad_argument("restart", why));
         }
-        for (option, text) in [("template", &self.template), ("template_prefix", &self.template_prefix)] {
+        let texts = [
+            ("template", &self.template),
+            ("template_prefix", &self.template_prefix),
+            ("snapname", &self.snapname),
+        ];
+        for (option, text) in texts {
             if text.as_ref().is_some_and(|text| text.trim().is_empty()) {
                 return Err(Failure::bad_argument(option, "expected text, found nothing"));
             }
@@ -248,14 +290,33 @@ fn identity() -> Table {
                 "V(absent) destroys it with every volume it owns, if O(vmid) and O(name) both match and it is not \
                  protected.",
             ),
-        Opt::bool("force_stop").default(false).aliases(&["stop"]).doc(
-            "Allows to cut the power: with O(state=stopped) when the guest does not shut down, with O(state=absent) \
-             when it runs. Without it, a running virtual machine is not destroyed.",
+        Opt::bool("stop").default(false).aliases(&["force_stop"]).doc(
+            "Allows to stop a running virtual machine that would be lost or changed under the guest otherwise. With \
+             O(state=absent) its power is cut; without it, a running one is not destroyed. With O(rebuild_os_disk) it \
+             is shut down, and its power is cut when the guest does not follow. With O(state=stopped) and O(restart), \
+             which shut down anyway, it allows to cut the power when the guest does not follow.",
         ),
         Opt::bool("restart").default(false).doc(
             "Allows to restart a running virtual machine for changes that it cannot take while it runs: it is shut \
              down, changed and started. Without it, such changes are stored and reported as pending. It needs \
              O(state=started), so that a run which is cut off in between is finished by the next one.",
+        ),
+        Opt::bool("rebuild_os_disk").default(false).doc(
+            "Gives a virtual machine that exists a fresh OS: the disk it boots from is replaced by a clone of the \
+             template's. VMID, name, MAC addresses, serials, data disks, EFI disk and TPM stay; what was on the OS \
+             disk is lost. A run that was cut off at any point is finished by the next one that says so \
+             too; a run that says so when none is unfinished rebuilds again, so say it once, on the command line \
+             rather than in the inventory. It needs O(state=started) or O(state=stopped), and O(stop=true) while the \
+             virtual machine runs: the template is copied first, then it is stopped for the time of a few requests.",
+        )
+        .doc(
+            "The new disk has the size of O(os_disk), or else of the old one, if the template's is not larger; it \
+             keeps the old one's options, such as its serial. A virtual machine that is protected, or has snapshots \
+             (which hold the old disk), is refused.",
+        ),
+        Opt::int("rebuild_vmid").doc(
+            "VMID of the temporary virtual machine that O(rebuild_os_disk) makes and removes; by default O(vmid) and \
+             900000000: 1101 is rebuilt by 900001101.",
         ),
         Opt::bool("destroy_data_disks").default(false).doc(
             "Allows O(state=absent) for a virtual machine that has more disks than the one it boots from.",
@@ -274,6 +335,10 @@ fn clone() -> Table {
             "Beginning of the template's name; of all templates that go on with a digit behind it, the newest is \
              taken, in natural order: V(fedora-server-) takes C(fedora-server-42) before C(fedora-server-9), and never \
              C(fedora-server-rawhide). Two equally new ones are refused.",
+        ),
+        Opt::str("snapname").doc(
+            "Clones this snapshot of a virtual machine instead of a template; O(template) or O(template_vmid) name the \
+             virtual machine, since a template has no snapshots.",
         ),
         Opt::bool("full").default(true).doc("Whether all disks are copied. V(false) makes a linked clone."),
         Opt::str("storage")
@@ -308,8 +373,8 @@ fn os_disk_options() -> Table {
 
 fn rest() -> Table {
     Table::new(vec![Opt::dict_of("cloud_init", cloud_init_options()).doc(
-        "What cloud-init tells the guest. On a running virtual machine the guest sees a change after it was stopped \
-         and started.",
+        "What cloud-init tells the guest. On a running virtual machine the drive it is read from is written anew, \
+         and the result says that the guest must reboot to see it (RV(vm.guest_reboot_needed)).",
     )])
 }
 
@@ -399,8 +464,21 @@ const EXAMPLES: &str = r#"
     vmid: 1101
     name: web01
     state: absent
-    force_stop: true
+    stop: true
     destroy_data_disks: true
+
+- name: Give it a fresh OS and keep its data disk, its MAC address and its VMID
+  homelab.anvil.proxmox_vm_clone:
+    api_host: pve1.example.net
+    api_user: anvil@pve
+    api_token_id: automation
+    api_token_secret: "{{ vault_proxmox_token }}"
+    vmid: 1101
+    name: web01
+    template_prefix: fedora-server-
+    rebuild_os_disk: true
+    stop: true
+    state: started
 "#;
 
 const RETURNS: &str = r#"
@@ -447,6 +525,12 @@ vm:
     restart_needed:
       description: Whether there are such settings.
       type: bool
+    guest_reboot_needed:
+      description: Whether this run gave a running guest new cloud-init settings, which it reads when it boots.
+      type: bool
+    rebuilt:
+      description: Whether this run replaced the OS disk, or in check mode would; the guest's host keys are new then.
+      type: bool
   sample:
     vmid: 1101
     name: web01
@@ -455,7 +539,7 @@ vm:
     mac: "02:a5:00:00:04:4d"
 template:
   description: The template that was cloned, or would be.
-  returned: when the virtual machine did not exist
+  returned: when the virtual machine did not exist, or its OS disk is rebuilt from it
   type: dict
   sample: {"vmid": 8042, "name": "fedora-server-42", "node": "pve1"}
 "#;

@@ -113,3 +113,11 @@ pub(crate) fn os_disk(args: &Args, config: &VmConfig) -> Result<Option<(Slot, Op
     let drive = config.parsed::<Drive>(&slot.to_string())?;
     Ok(drive.filter(|drive| !drive.is_cdrom()).map(|drive| (slot, drive.size())))
 }
+
+/// Why there is no OS disk.
+pub(crate) fn no_os_disk(args: &Args) -> String {
+    match args.os_disk.as_ref().and_then(|disk| disk.slot.as_ref()) {
+        Some(slot) => format!("there is no disk in {slot}"),
+        None => "the boot order names no disk, and there is not exactly one; give os_disk.slot".to_owned(),
+    }
+}

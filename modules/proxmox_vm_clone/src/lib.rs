@@ -9,6 +9,7 @@ mod args;
 mod fields;
 mod observe;
 mod plan;
+mod rebuild;
 mod templates;
 
 #[cfg(test)]
@@ -17,7 +18,9 @@ mod tests;
 use std::collections::BTreeMap;
 
 use ansible_module::{Arguments, Change, Failure, Module, Plan, Proof, Run, Spec};
+use proxmox_api::values::Drive;
 use proxmox_api::{Proxmox, VmConfig};
+use proxmox_vm::Vm;
 use serde_json::{Map, Value, json};
 
 use crate::args::{Args, Goal};
@@ -30,6 +33,8 @@ pub struct ProxmoxVmClone {
     args: Args,
     proxmox: Proxmox,
     known: Known,
+    /// The OS disk was replaced in this run.
+    rebuilt: bool,
 }
 
 impl Module for ProxmoxVmClone {
@@ -43,7 +48,7 @@ impl Module for ProxmoxVmClone {
     fn new(arguments: &Arguments, _run: &Run) -> Result<Self, Failure> {
         let args = Args::parse(arguments)?;
         let proxmox = args.connection.connect()?;
-        Ok(Self { args, proxmox, known: Known::default() })
+        Ok(Self { args, proxmox, known: Known::default(), rebuilt: false })
     }
 
     fn subject(&self) -> String {
@@ -63,6 +68,7 @@ impl Module for ProxmoxVmClone {
     }
 
     fn apply(&mut self, action: &Action, state: &State, run: &Run) -> Result<(), Failure> {
+        self.rebuilt |= is_rebuild(action);
         apply::apply(&self.args, &self.proxmox, &mut self.known, action, state, run)
     }
 
@@ -71,7 +77,9 @@ impl Module for ProxmoxVmClone {
     }
 
     fn report(&self, state: &State, planned: Option<&Plan<Action>>) -> Map<String, Value> {
-        report(&self.args, state, planned.is_some())
+        let rebuilt =
+            self.rebuilt || planned.is_some_and(|plan| plan.steps().any(|step| is_rebuild(&step.action)));
+        report(&self.args, state, planned.is_some(), rebuilt)
     }
 
     fn api_calls(&self) -> Option<BTreeMap<String, u64>> {
@@ -79,12 +87,58 @@ impl Module for ProxmoxVmClone {
     }
 }
 
+/// Whether the OS disk is another one after it: the part of a rebuild that a later run may be left with.
+fn is_rebuild(action: &Action) -> bool {
+    matches!(action, Action::RebuildSwap | Action::RebuildDiscard)
+}
+
+/// The steps of a rebuild, which are no settings of the VM.
+fn rebuild_proof(change: &Change, state: &State, vm: &Vm) -> Option<Proof> {
+    let stored = &vm.config.stored;
+    let temporary = state.temporary.as_ref().and_then(observe::Temporary::vm);
+    let held = |holds: bool, found: Value| if holds { Proof::Held } else { Proof::Mismatch { found } };
+    let field = change.field.as_str();
+    Some(match field {
+        rebuild::TEMPORARY => {
+            let there = temporary.and_then(|vm| rebuild::Mark::read(&vm.config.stored));
+            held(there.is_none() == change.after.is_null(), json!(there.map(|mark| mark.text())))
+        }
+        rebuild::FRESH_SIZE => {
+            let size = temporary.and_then(|vm| rebuild::disk_of(&vm.config.stored).ok().flatten());
+            Proof::equal(&change.after, json!(size.map(|(_, size)| size.to_string())))
+        }
+        rebuild::WAITING => held(stored.get(field).is_some(), Value::Null),
+        rebuild::OLD => {
+            let left = change.before.as_str().and_then(|old| rebuild::unused_key(stored, old));
+            held(left.is_none(), json!(left))
+        }
+        _ => {
+            let slot = field.strip_suffix(".volume")?;
+            let now =
+                stored.parsed::<Drive>(slot).ok().flatten().map(|drive| json!(drive.volume.to_string()));
+            held(now.as_ref().is_some_and(|now| *now != change.before), now.unwrap_or_default())
+        }
+    })
+}
+
+fn cloud_init_proof(state: &State) -> Proof {
+    match &state.stale_cloud_init {
+        Some(stale) if !stale.is_empty() => Proof::Mismatch { found: json!(stale) },
+        Some(_) => Proof::Pending("the drive is written anew; the guest must reboot to see it".to_owned()),
+        None => Proof::Pending("the guest sees the settings after it was stopped and started".to_owned()),
+    }
+}
+
 fn proof(change: &Change, state: &State) -> Proof {
     let Some(vm) = &state.vm else {
         return if change.after.is_null() { Proof::Held } else { Proof::Mismatch { found: Value::Null } };
     };
+    if let Some(proof) = rebuild_proof(change, state, vm) {
+        return proof;
+    }
     let stored = &vm.config.stored;
     match change.field.as_str() {
+        plan::CLOUD_INIT_DRIVE => cloud_init_proof(state),
         "vm" => {
             let name = stored.get("name").map_or(Value::Null, Value::from);
             let alike = change.after["name"].as_str().zip(name.as_str());
@@ -113,14 +167,18 @@ fn proof(change: &Change, state: &State) -> Proof {
     }
 }
 
-fn report(args: &Args, state: &State, planned: bool) -> Map<String, Value> {
+fn report(args: &Args, state: &State, planned: bool, rebuilt: bool) -> Map<String, Value> {
     let mut result = Map::new();
     if let Some(source) = &state.source {
         let guest = &source.guest;
         let template = json!({"vmid": guest.vmid.get(), "name": guest.name, "node": guest.node});
         result.insert("template".into(), template);
     }
-    result.insert("vm".into(), vm_object(args, state, planned).unwrap_or_default());
+    let mut vm = vm_object(args, state, planned).unwrap_or_default();
+    if let Some(object) = vm.as_object_mut() {
+        object.insert("rebuilt".into(), rebuilt.into());
+    }
+    result.insert("vm".into(), vm);
     result
 }
 
@@ -158,6 +216,7 @@ fn vm_object(args: &Args, state: &State, planned: bool) -> Option<Value> {
     object.as_object_mut()?.extend(parts.as_object()?.clone());
     object["restart_needed"] = json!(!pending.is_empty());
     object["pending"] = json!(pending);
+    object["guest_reboot_needed"] = json!(state.stale_cloud_init.is_some());
     Some(object)
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::args::{Args, Goal};
 use crate::fields::{self, changes, predicted};
 use crate::observe::{Source, State};
+use crate::rebuild;
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,15 +24,30 @@ pub enum Action {
     /// With leave to cut the power.
     Stop,
     Destroy,
+    /// Writes cloud-init's drive anew under a running VM.
+    Regenerate,
+    RebuildClone,
+    /// Of the temporary VM's disk.
+    RebuildGrow {
+        slot: Slot,
+        size: Size,
+    },
+    RebuildGive,
+    RebuildSwap,
+    RebuildDiscard,
+    RebuildCleanUp,
 }
+
+/// The drive that cloud-init's settings are written to, as a field.
+pub(crate) const CLOUD_INIT_DRIVE: &str = "cloud_init.drive";
 
 pub(crate) fn plan(args: &Args, state: &State) -> Result<Plan<Action>, Failure> {
     state.holder().refuse_others(args.vmid, &args.name, state.vm.as_ref())?;
     match (&state.vm, args.state) {
         (None, Goal::Absent) => Ok(Plan::new()),
-        (Some(vm), Goal::Absent) => plan_removal(args, vm),
+        (Some(vm), Goal::Absent) => plan_removal(args, vm, state),
         (None, _) => plan_creation(args, state),
-        (Some(vm), _) => plan_update(args, vm),
+        (Some(vm), _) => plan_update(args, vm, state),
     }
 }
 
@@ -68,7 +84,7 @@ fn clone_value(args: &Args, source: &Source) -> Value {
     })
 }
 
-fn plan_update(args: &Args, vm: &Vm) -> Result<Plan<Action>, Failure> {
+fn plan_update(args: &Args, vm: &Vm, state: &State) -> Result<Plan<Action>, Failure> {
     let mut plan = Plan::new();
     if let Some(node) = args.node.as_ref().filter(|node| **node != vm.node) {
         plan.warn(format!(
@@ -76,25 +92,51 @@ fn plan_update(args: &Args, vm: &Vm) -> Result<Plan<Action>, Failure> {
             args.vmid, vm.node
         ));
     }
-    let restart = vm.runs() && args.restart && needs_restart(args, vm)?;
-    if vm.runs() && (restart || args.state == Goal::Stopped) {
+    rebuild::unfinished(args, state).into_iter().for_each(|warning| plan.warn(warning));
+    // A clone that nobody configured yet has a fresh OS.
+    let base = if args.rebuild_os_disk && !fields::MARK.is_on(&vm.config.stored) {
+        rebuild::add(args, vm, state, &mut plan)?
+    } else {
+        vm.config.stored.clone()
+    };
+    let rebuilt_stopped = stops(&plan);
+    let restart = vm.runs() && !rebuilt_stopped && args.restart && needs_restart(args, vm)?;
+    if vm.runs() && !rebuilt_stopped && (restart || args.state == Goal::Stopped) {
         plan.step(Action::Stop, vec![Change::new("status", "running", "stopped")]);
         plan.gate();
     }
-    shape(args, &vm.config.stored, &mut plan)?;
-    let stays_up = vm.runs() && !restart && args.state != Goal::Stopped;
+    let stays_up = vm.runs() && !stops(&plan);
+    shape(args, &base, &mut plan)?;
     if stays_up && plan.changes().any(|change| is_cloud_init(&change.field)) {
-        plan.warn(format!(
-            "the cloud-init settings of VM {} were changed while it runs: the guest sees them after it was stopped \
-             and started",
-            args.vmid
-        ));
+        regenerate(args, vm, &mut plan)?;
     }
-    if args.state == Goal::Started && (restart || !vm.runs()) {
+    if args.state == Goal::Started && !stays_up {
         plan.gate();
         plan.step(Action::Start, vec![Change::new("status", "stopped", "running")]);
     }
     Ok(plan)
+}
+
+fn stops(plan: &Plan<Action>) -> bool {
+    plan.steps().any(|step| step.action == Action::Stop)
+}
+
+/// A running VM has the drive of its last start (qemu-server `PVE/QemuServer.pm`, `apply_cloudinit_config`).
+fn regenerate(args: &Args, vm: &Vm, plan: &mut Plan<Action>) -> Result<(), Failure> {
+    if !vm.config.stored.has_cloud_init_drive().map_err(unreadable)? {
+        plan.warn(format!(
+            "VM {} has no cloud-init drive, so that its guest sees none of the cloud-init settings",
+            args.vmid
+        ));
+        return Ok(());
+    }
+    plan.warn(format!(
+        "the cloud-init settings of VM {} were changed while it runs: the guest must reboot to see them",
+        args.vmid
+    ));
+    plan.gate();
+    plan.step(Action::Regenerate, vec![Change::new(CLOUD_INIT_DRIVE, "old settings", "new settings")]);
+    Ok(())
 }
 
 /// Something waits for a restart already, or is going to be changed that a running VM cannot be relied on
@@ -146,12 +188,7 @@ fn growth(args: &Args, base: &VmConfig) -> Result<Option<(Slot, Size, Size)>, Fa
             )));
         }
         None => {
-            let why = match &asked.slot {
-                Some(slot) => format!("there is no disk in {slot}"),
-                None => {
-                    "the boot order names no disk, and there is not exactly one; give os_disk.slot".to_owned()
-                }
-            };
+            let why = fields::no_os_disk(args);
             return Err(Failure::refused(format!("os_disk: {why}. Devices: {}", bootable(base).join(", "))));
         }
     };
@@ -168,7 +205,7 @@ fn growth(args: &Args, base: &VmConfig) -> Result<Option<(Slot, Size, Size)>, Fa
     }
 }
 
-fn plan_removal(args: &Args, vm: &Vm) -> Result<Plan<Action>, Failure> {
+fn plan_removal(args: &Args, vm: &Vm, state: &State) -> Result<Plan<Action>, Failure> {
     let config = &vm.config.stored;
     let refuse = |why: String| {
         Err(Failure::refused(format!("VM {} ({}) is not destroyed: {why}", args.vmid, args.name)))
@@ -190,8 +227,8 @@ fn plan_removal(args: &Args, vm: &Vm) -> Result<Plan<Action>, Failure> {
             data.join(", ")
         ));
     }
-    if vm.runs() && !args.force_stop {
-        return refuse("it runs; say `force_stop: true`, or stop it first".to_owned());
+    if vm.runs() && !args.stop {
+        return refuse("it runs; say `stop: true`, or stop it first".to_owned());
     }
     let mut plan = Plan::new();
     if vm.runs() {
@@ -201,6 +238,11 @@ fn plan_removal(args: &Args, vm: &Vm) -> Result<Plan<Action>, Failure> {
     let volumes: Vec<String> = disks.values().map(|drive| drive.volume.to_string()).collect();
     let before =
         json!({"vmid": args.vmid.get(), "name": args.name.to_string(), "node": vm.node, "volumes": volumes});
+    if rebuild::is_left(args, state) {
+        let left = json!({"vmid": args.rebuild_vmid().map(net_types::Vmid::get)});
+        plan.step(Action::RebuildCleanUp, vec![Change::new(rebuild::TEMPORARY, left, Value::Null)]);
+        plan.gate();
+    }
     plan.step(Action::Destroy, vec![Change::new("vm", before, Value::Null)]);
     Ok(plan)
 }

@@ -137,6 +137,8 @@ mod tests {
             name: Some(name.into()),
             template: true,
             lock: None,
+            status: None,
+            tags: Vec::new(),
         }
     }
 

@@ -39,6 +39,8 @@ fn guest(vmid: u32, name: &str) -> Guest {
         name: Some(name.into()),
         template: true,
         lock: None,
+        status: None,
+        tags: Vec::new(),
     }
 }
 
@@ -288,6 +290,6 @@ fn check_mode_and_the_form_agree() {
     let before = nothing_yet().source.unwrap().clone_config(&args).unwrap();
     let after = fields::predicted(&args, &before).unwrap();
     assert_eq!(fields::changes(&args, &after).unwrap(), []);
-    let object: Map<String, Value> = report(&args, &nothing_yet(), true);
+    let object: Map<String, Value> = report(&args, &nothing_yet(), true, false);
     assert_eq!((&object["vm"]["mac"], &object["vm"]["memory"]), (&json!(MAC), &json!(4096)));
 }

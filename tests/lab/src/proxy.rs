@@ -110,6 +110,7 @@ enum Effect {
     DropRequest,
     LoseAnswer,
     Delay(Duration),
+    ArriveLate(Duration),
     RewriteRequest(BodyRewrite),
     RewriteAnswer(BodyRewrite),
     Call(Callback),
@@ -251,6 +252,11 @@ impl FaultBuilder<'_> {
     /// Forwards the request `pause` later.
     pub fn delay(self, pause: Duration) {
         self.add(Effect::Delay(pause));
+    }
+
+    /// Forwards the request `pause` later, also when the client has gone by then: it is on its way.
+    pub fn arrive_late(self, pause: Duration) {
+        self.add(Effect::ArriveLate(pause));
     }
 
     /// Forwards a changed request body.
@@ -493,7 +499,7 @@ where
     let link = Arc::new(tokio::sync::Mutex::new(None));
     let service = service_fn(move |request| {
         let (link, upstream, shared) = (Arc::clone(&link), Arc::clone(&upstream), Arc::clone(&shared));
-        async move { handle(request, connection, &link, &upstream, &shared).await }
+        async move { handle(request, connection, &link, upstream, shared).await }
     });
     let _ = hyper::server::conn::http1::Builder::new()
         .keep_alive(true)
@@ -507,8 +513,8 @@ async fn handle(
     request: Request<Incoming>,
     connection: usize,
     link: &Link,
-    upstream: &Upstream,
-    shared: &Shared,
+    upstream: Arc<Upstream>,
+    shared: Arc<Shared>,
 ) -> Result<Response<Full<Bytes>>> {
     let (parts, body) = request.into_parts();
     let mut body = body.collect().await?.to_bytes();
@@ -523,6 +529,10 @@ async fn handle(
                 }
             }
             Effect::RewriteRequest(rewrite) => body = rewritten(rewrite, &body),
+            Effect::ArriveLate(pause) => {
+                let late = forward_late(*pause, number, (parts, body), upstream, shared);
+                return tokio::spawn(late).await?;
+            }
             Effect::DropRequest => return Err(anyhow!("dropped on purpose")),
             Effect::Answer { status, reason, body } => {
                 let response = canned(*status, reason, body)?;
@@ -532,7 +542,7 @@ async fn handle(
             Effect::LoseAnswer | Effect::RewriteAnswer(_) => {}
         }
     }
-    let (mut head, mut answer) = upstream.forward(link, parts, body).await?;
+    let (head, mut answer) = upstream.forward(link, parts, body).await?;
     for effect in &effects {
         match effect {
             Effect::LoseAnswer => return Err(anyhow!("answer lost on purpose")),
@@ -540,10 +550,32 @@ async fn handle(
             _ => {}
         }
     }
+    Ok(passed_on(number, head, answer, &shared))
+}
+
+fn passed_on(
+    number: usize,
+    mut head: hyper::http::response::Parts,
+    answer: Bytes,
+    shared: &Shared,
+) -> Response<Full<Bytes>> {
     head.headers.remove(TRANSFER_ENCODING);
     head.headers.insert(CONTENT_LENGTH, HeaderValue::from(answer.len()));
     shared.answered(number, head.status, &answer);
-    Ok(Response::from_parts(head, Full::new(answer)))
+    Response::from_parts(head, Full::new(answer))
+}
+
+/// Over a connection of its own: the client's may be gone.
+async fn forward_late(
+    pause: Duration,
+    number: usize,
+    (parts, body): (hyper::http::request::Parts, Bytes),
+    upstream: Arc<Upstream>,
+    shared: Arc<Shared>,
+) -> Result<Response<Full<Bytes>>> {
+    tokio::time::sleep(pause).await;
+    let (head, answer) = upstream.forward(&Link::default(), parts, body).await?;
+    Ok(passed_on(number, head, answer, &shared))
 }
 
 fn rewritten(rewrite: &BodyRewrite, body: &Bytes) -> Bytes {

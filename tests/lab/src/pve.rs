@@ -33,6 +33,7 @@ pub struct FakePveBuilder {
     storages: Map<String, Value>,
     tokens: Map<String, Value>,
     grants: Vec<Value>,
+    agents: Map<String, Value>,
 }
 
 impl FakePveBuilder {
@@ -92,6 +93,13 @@ impl FakePveBuilder {
         self
     }
 
+    /// A guest agent in that VM, which tells these interfaces while the VM runs.
+    #[must_use]
+    pub fn guest_agent(mut self, vmid: u32, interfaces: Value) -> Self {
+        self.agents.insert(vmid.to_string(), interfaces);
+        self
+    }
+
     /// Gives `user` privileges on an ACL path. Until the first grant everybody may do everything.
     #[must_use]
     pub fn grant(mut self, user: &str, path: &str, privileges: &[&str]) -> Self {
@@ -103,6 +111,20 @@ impl FakePveBuilder {
     #[must_use]
     pub fn time_scale(mut self, scale: f64) -> Self {
         self.spec.insert("time_scale".into(), scale.into());
+        self
+    }
+
+    /// Answers as that release does: `7.4`, `8.2`, `8.4` or `9.1`, the default.
+    #[must_use]
+    pub fn release(mut self, release: &str) -> Self {
+        self.spec.insert("release".into(), release.into());
+        self
+    }
+
+    /// The cluster's list knows guests by number and node only: their broadcast does not come.
+    #[must_use]
+    pub fn stale_list(mut self) -> Self {
+        self.spec.insert("stale_list".into(), true.into());
         self
     }
 
@@ -137,6 +159,7 @@ impl FakePveBuilder {
         self.spec.insert("storages".into(), self.storages.into());
         self.spec.insert("tokens".into(), self.tokens.into());
         self.spec.insert("grants".into(), self.grants.into());
+        self.spec.insert("agents".into(), self.agents.into());
         let child = Command::new(python)
             .arg(crate::checkout().join("tests/lab/fakepve_server.py"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -211,7 +234,7 @@ impl FakePve {
     pub fn builder() -> FakePveBuilder {
         let spec = json!({
             "host": "127.0.0.1", "port": 0, "password": ROOT_PASSWORD,
-            "time_scale": 0.0, "clone_secs": 0.0, "start_secs": 0.0,
+            "time_scale": 0.0, "clone_secs": 0.0, "start_secs": 0.0, "release": "9.1", "stale_list": false,
         });
         let Value::Object(spec) = spec else { unreachable!() };
         FakePveBuilder {
@@ -221,6 +244,7 @@ impl FakePve {
             storages: Map::new(),
             tokens: Map::new(),
             grants: Vec::new(),
+            agents: Map::new(),
         }
         .token(&format!("{TOKEN_USER}!{TOKEN_ID}"), TOKEN_SECRET)
         .node("pve1")

@@ -148,6 +148,18 @@ impl Drive {
         self.options.get("size").and_then(|text| text.parse().ok())
     }
 
+    /// The drive that cloud-init's settings are written to: `vm-101-cloudinit`, or `cloudinit` before it is made
+    /// (qemu-server `PVE/QemuServer/Drive.pm`, `drive_is_cloudinit`).
+    #[must_use]
+    pub fn is_cloud_init(&self) -> bool {
+        let Volume::Stored { name, .. } = &self.volume else { return false };
+        let name = name.rsplit('/').next().unwrap_or_default();
+        let name = name.split_once('.').map_or(name, |(name, _)| name);
+        let made = name.strip_prefix("vm-").and_then(|rest| rest.strip_suffix("-cloudinit"));
+        name == "cloudinit"
+            || made.is_some_and(|vmid| !vmid.is_empty() && vmid.bytes().all(|b| b.is_ascii_digit()))
+    }
+
     #[must_use]
     pub fn is_cdrom(&self) -> bool {
         self.volume == Volume::HostCdrom || self.options.get("media").is_some_and(|media| media == "cdrom")
@@ -208,6 +220,20 @@ mod tests {
         assert_eq!(volume("nfs:101/vm-101-disk-0.qcow2").storage(), Some("nfs"));
         assert!(matches!(volume("nfs:cloudinit"), Volume::Stored { .. }));
         assert_eq!(volume("/mnt/8"), Volume::Path("/mnt/8".into()));
+    }
+
+    #[test]
+    fn a_cloud_init_drive_is_known_by_its_volume() {
+        let is = |text: &str| text.parse::<Drive>().unwrap().is_cloud_init();
+        for text in
+            ["local-lvm:cloudinit", "local:101/vm-101-cloudinit.qcow2,media=cdrom", "zfs:vm-7-cloudinit"]
+        {
+            assert!(is(text), "{text}");
+        }
+        for text in ["none,media=cdrom", "local:iso/cloudinit-x.iso", "zfs:vm-7-disk-0", "zfs:vm-x-cloudinit"]
+        {
+            assert!(!is(text), "{text}");
+        }
     }
 
     #[test]

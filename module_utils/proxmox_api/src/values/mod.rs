@@ -19,7 +19,7 @@ pub use boot::BootOrder;
 pub use drive::{Drive, Slot, Volume};
 pub use ipconfig::{Ip4, Ip6, IpConfig};
 pub use net::{NetDevice, Trunks};
-pub use property::{PropertyString, Smbios, Startup, parse_bool};
+pub use property::{PropertyString, RandomSource, Smbios, Startup, parse_bool};
 pub use size::Size;
 pub use sshkeys::SshKeys;
 pub use tags::Tags;

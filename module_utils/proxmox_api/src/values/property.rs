@@ -131,6 +131,60 @@ impl fmt::Display for Startup {
     }
 }
 
+/// `rng0`: a virtio random number generator (qemu-server `PVE/QemuServer/RNG.pm`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RandomSource {
+    /// `/dev/urandom`, `/dev/random` or `/dev/hwrng` of the node.
+    pub source: Option<String>,
+    /// Bytes that the guest gets in each period; 0 for no limit.
+    pub max_bytes: Option<u32>,
+    /// Milliseconds.
+    pub period: Option<u32>,
+}
+
+impl RandomSource {
+    /// These settings, and for what they leave out those of `base`.
+    #[must_use]
+    pub fn over(self, base: Self) -> Self {
+        Self {
+            source: self.source.or(base.source),
+            max_bytes: self.max_bytes.or(base.max_bytes),
+            period: self.period.or(base.period),
+        }
+    }
+}
+
+impl FromStr for RandomSource {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong = |why: String| ValueError::new("a random number generator", text, why);
+        let mut parsed: PropertyString = text.parse()?;
+        let source = parsed.take_default("source");
+        if let Some(source) = source.as_ref().filter(|source| !Self::SOURCES.contains(&source.as_str())) {
+            return Err(wrong(format!("expected {}, found {source:?}", Self::SOURCES.join(", "))));
+        }
+        let rng = Self { source, max_bytes: parsed.take("max_bytes")?, period: parsed.take("period")? };
+        match parsed.keys.keys().next() {
+            Some(key) => Err(wrong(format!("{key:?} is not source, max_bytes or period"))),
+            None => Ok(rng),
+        }
+    }
+}
+
+impl RandomSource {
+    const SOURCES: [&str; 3] = ["/dev/urandom", "/dev/random", "/dev/hwrng"];
+}
+
+impl fmt::Display for RandomSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers = [("max_bytes", self.max_bytes), ("period", self.period)];
+        let source = self.source.iter().map(|source| format!("source={source}"));
+        let numbers = numbers.iter().filter_map(|(key, value)| value.map(|value| format!("{key}={value}")));
+        f.write_str(&source.chain(numbers).collect::<Vec<_>>().join(","))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -148,6 +202,10 @@ mod tests {
         ] {
             assert_eq!(text.parse::<PropertyString>().unwrap().to_string(), normal);
         }
+        assert_eq!(
+            "/dev/urandom,period=9".parse::<RandomSource>().unwrap().to_string(),
+            "source=/dev/urandom,period=9"
+        );
         assert_eq!("3,up=20".parse::<Startup>().unwrap().to_string(), "order=3,up=20");
         assert_eq!("uuid=AB,base64=1".parse::<Smbios>().unwrap().to_string(), "base64=1,uuid=ab");
     }
@@ -157,6 +215,9 @@ mod tests {
         assert!("a=1,a=2".parse::<PropertyString>().is_err());
         assert!("x,y".parse::<PropertyString>().is_err());
         assert!("order=x".parse::<Startup>().is_err());
+        for text in ["/dev/zero", "/dev/urandom,max_bytes=-1", "/dev/random,speed=1", "max_bytes=x"] {
+            assert!(text.parse::<RandomSource>().is_err(), "{text}");
+        }
         assert!("sideways=1".parse::<Startup>().is_err());
         assert!("1234".parse::<Smbios>().is_err());
         assert!(parse_bool("maybe").is_err());
@@ -170,6 +231,22 @@ mod tests {
         ) {
             let value = PropertyString { bare, keys };
             prop_assert_eq!(value.to_string().parse::<PropertyString>(), Ok(value));
+        }
+
+        #[test]
+        fn rng_round_trips(
+            source in proptest::option::of("/dev/(u?random|hwrng)"), max_bytes: Option<u32>, period: Option<u32>,
+        ) {
+            let value = RandomSource { source, max_bytes, period };
+            prop_assert_eq!(value.to_string().parse::<RandomSource>(), Ok(value));
+        }
+
+        #[test]
+        fn smbios_round_trips(
+            keys in proptest::collection::btree_map("[a-z0-9]{1,8}", "[a-z0-9+/=-]{0,12}", 0..5),
+        ) {
+            let value = Smbios(keys);
+            prop_assert_eq!(value.to_string().parse::<Smbios>(), Ok(value));
         }
 
         #[test]

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use deadline::Deadline;
-use proxmox_api::ApiError;
+use proxmox_api::values::Slot;
+use proxmox_api::{ApiError, GivenDisk};
 
 use crate::{Lab, clone_to_101, house, minute, vmid};
 
@@ -131,4 +132,49 @@ fn a_grown_disk_with_a_lost_answer_is_grown_once() {
     let disk = lab.pve.vm_config(101)["scsi0"].as_str().unwrap().to_owned();
     assert!(disk.contains("size=32G"), "{disk}");
     lab.assert_sound();
+}
+
+#[test]
+fn a_volume_that_a_storage_shows_late_is_waited_for() {
+    let lab = Lab::start(house());
+    lab.api.clone_vm(&clone_to_101(), &minute()).unwrap();
+    let late =
+        r#"{"data":{"status":"stopped","exitstatus":"volume 'local-lvm:vm-101-disk-0' does not exist"}}"#;
+    lab.proxy.on("GET", "/status").first().answer(200, "OK", late);
+    lab.api.resize("pve1", vmid(101), &"scsi0".parse().unwrap(), "32G".parse().unwrap(), &minute()).unwrap();
+    assert_eq!(lab.count("PUT", "/resize"), 2);
+    lab.assert_sound();
+}
+
+fn giving<'a>(disk: &'a Slot) -> GivenDisk<'a> {
+    GivenDisk { node: "pve1", from: vmid(101), disk, to: vmid(200), target: "unused255" }
+}
+
+#[test]
+fn a_disk_is_given_to_another_vm_once_also_when_the_answer_is_lost() {
+    for lost in [false, true] {
+        let lab = Lab::start(house());
+        lab.api.clone_vm(&clone_to_101(), &minute()).unwrap();
+        if lost {
+            lab.proxy.on("POST", "/move_disk").first().lose_answer();
+        }
+        let slot = "scsi0".parse().unwrap();
+        lab.api.give_disk(&giving(&slot), &minute()).unwrap();
+        assert_eq!(lab.pve.vm_config(101).get("scsi0"), None);
+        assert!(lab.pve.vm_config(200)["unused255"].as_str().unwrap().contains("vm-200-disk-"));
+        assert_eq!(lab.count("POST", "/move_disk"), 1);
+        lab.assert_sound();
+    }
+}
+
+#[test]
+fn a_disk_that_cannot_be_given_is_told_in_the_servers_words() {
+    let lab = Lab::start(house());
+    let slot = "scsi0".parse().unwrap();
+    let error = lab.api.give_disk(&giving(&slot), &minute()).unwrap_err().to_string();
+    assert!(error.contains("101"), "{error}");
+    lab.api.clone_vm(&clone_to_101(), &minute()).unwrap();
+    let own = GivenDisk { to: vmid(101), ..giving(&slot) };
+    let error = lab.api.give_disk(&own, &minute()).unwrap_err().to_string();
+    assert!(error.contains("must be different than source VMID"), "{error}");
 }

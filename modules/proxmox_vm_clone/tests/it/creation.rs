@@ -55,7 +55,9 @@ fn one_task_takes_a_template_to_a_running_vm_and_the_next_run_reads_three_times(
           "web"
         ],
         "restart_needed": false,
-        "pending": []
+        "pending": [],
+        "guest_reboot_needed": false,
+        "rebuilt": false
       },
       "read_back": {
         "held": [
@@ -228,7 +230,9 @@ fn check_mode_only_reads_and_shows_everything() {
         "web"
       ],
       "restart_needed": false,
-      "pending": []
+      "pending": [],
+      "guest_reboot_needed": false,
+      "rebuilt": false
     }
     "#);
     assert_eq!(result["changed"], true);
@@ -371,4 +375,38 @@ fn a_server_of_version_7_grows_disks_before_it_answers() {
     site.proxy.on("PUT", "/resize").always().rewrite_answer(|_| r#"{"data":null}"#.into());
     site.done(&web01());
     site.assert_built();
+}
+
+#[test]
+fn a_snapshot_of_a_vm_is_cloned() {
+    let mut config = lab::pve::template_config(300);
+    config.as_object_mut().unwrap().remove("template");
+    let site = Site::new(house().vm(300, "golden", "pve1", config));
+    let path = "/nodes/pve1/qemu/300";
+    site.pve.call("PUT", &format!("{path}/config"), &[("cores", "6")]).unwrap();
+    site.pve.call("POST", &format!("{path}/snapshot"), &[("snapname", "clean")]).unwrap();
+    site.pve.call("PUT", &format!("{path}/config"), &[("cores", "1")]).unwrap();
+
+    let options = json!({"vmid": 1101, "name": "web01", "template": "golden", "snapname": "clean"});
+    assert_eq!(site.check(&options).done()["vm"]["cores"], 6);
+    site.done(&options);
+    assert_eq!(site.config()["cores"], 6);
+    assert_eq!(site.done(&options)["changed"], false);
+
+    let msg = site.failed(&json!({"vmid": 1102, "name": "web02", "template": "golden", "snapname": "none"}))
+        ["msg"]
+        .to_string();
+    assert!(
+        msg.contains("snapshot 'none' does not exist") && msg.contains("golden (VMID 300 on pve1)"),
+        "{msg}"
+    );
+}
+
+#[test]
+fn a_second_vm_of_the_name_is_told() {
+    let site = Site::new(house().vm(200, "web01", "pve1", json!({})));
+    let result = site.done(&web01_with(json!({"state": "present"})));
+    let warning = result["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("same name: web01 (VMID 200 on pve1)"), "{warning}");
+    assert_eq!(result["vm"]["vmid"], 1101);
 }

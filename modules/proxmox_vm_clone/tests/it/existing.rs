@@ -90,10 +90,54 @@ fn a_device_is_removed_only_when_told() {
 }
 
 #[test]
-fn cloud_init_of_a_running_vm_warns_that_the_guest_does_not_see_it_yet() {
+fn cloud_init_of_a_running_vm_gets_a_new_drive_and_waits_for_a_reboot() {
     let site = built();
+    let more = only(json!({"cloud_init": {"nameserver": ["10.0.0.1"]}}));
+    let result = site.done(&more);
+    assert!(result["warnings"][0].as_str().unwrap().contains("must reboot to see them"), "{result}");
+    assert_eq!(result["vm"]["guest_reboot_needed"], true);
+    let why = &result["read_back"]["pending"]["cloud_init.drive"];
+    assert_eq!(why, "the drive is written anew; the guest must reboot to see it");
+    let stale = site.pve.get("/nodes/pve1/qemu/1101/cloudinit");
+    assert!(stale.as_array().unwrap().iter().all(|row| row.get("pending").is_none()), "{stale}");
+
+    site.proxy.forget();
+    let again = site.done(&more);
+    assert_eq!((&again["changed"], &again["vm"]["guest_reboot_needed"]), (&json!(false), &json!(false)));
+    assert_eq!(site.proxy.log().len(), 3);
+}
+
+#[test]
+fn a_server_that_cannot_write_the_drive_anew_is_told_of() {
+    let site = built();
+    let words = "Method 'PUT /nodes/pve1/qemu/1101/cloudinit' not implemented";
+    site.proxy.on("PUT", "/cloudinit").always().answer(501, words, "");
     let result = site.done(&only(json!({"cloud_init": {"nameserver": ["10.0.0.1"]}})));
-    assert!(result["warnings"][0].as_str().unwrap().contains("after it was stopped and started"), "{result}");
+    let warnings = result["warnings"].to_string();
+    assert!(warnings.contains("cannot write cloud-init's drive anew"), "{warnings}");
+    assert_eq!(result["vm"]["guest_reboot_needed"], false);
+}
+
+#[test]
+fn a_drive_that_keeps_the_old_settings_is_a_failure() {
+    let site = built();
+    site.proxy.on("PUT", "/cloudinit").always().answer(200, "OK", r#"{"data":null}"#);
+    let result = site.failed(&only(json!({"cloud_init": {"nameserver": ["10.0.0.1"]}})));
+    assert_eq!((&result["field"], &result["found"]), (&json!("cloud_init.drive"), &json!(["nameserver"])));
+}
+
+#[test]
+fn a_random_number_generator_keeps_what_is_not_named() {
+    let site = built();
+    site.done(&only(json!({"state": "stopped"})));
+    site.done(&only(json!({"rng": "/dev/urandom,max_bytes=2048"})));
+    assert_eq!(site.config()["rng0"], "source=/dev/urandom,max_bytes=2048");
+    let result = site.done(&only(json!({"rng": "period=500"})));
+    assert_eq!(site.config()["rng0"], "source=/dev/urandom,max_bytes=2048,period=500");
+    assert_eq!(result["read_back"]["held"], json!(["rng0"]));
+    assert_eq!(site.done(&only(json!({"rng": "source=/dev/urandom"})))["changed"], false);
+    site.done(&only(json!({"delete": ["rng0"]})));
+    assert!(site.config().get("rng0").is_none());
 }
 
 #[test]
@@ -156,7 +200,7 @@ fn stopped_shuts_down_and_says_when_the_guest_does_not() {
     site.done(&web01());
     site.proxy.on("POST", "/shutdown").always().answer(500, "VM quit/powerdown failed - got timeout", "");
     let msg = site.failed(&stop)["msg"].as_str().unwrap().to_owned();
-    assert!(msg.contains("powerdown failed") && msg.contains("force_stop: true"), "{msg}");
+    assert!(msg.contains("powerdown failed") && msg.contains("stop: true"), "{msg}");
 }
 
 #[test]

@@ -5,9 +5,13 @@
 mod crash;
 mod creation;
 mod existing;
+mod fault_table;
 mod faults;
+mod rebuild;
 mod refusals;
+mod releases;
 mod removal;
+mod reports;
 
 use lab::program::{Program, with};
 use lab::proxy::Proxy;
@@ -31,14 +35,8 @@ impl Site {
         Self { pve, proxy, module: Program::new(env!("CARGO_BIN_EXE_proxmox_vm_clone")) }
     }
 
-    /// `options` and how to reach this cluster.
     fn with(&self, options: &Value) -> Value {
-        let reach = json!({
-            "api_host": self.proxy.host(), "api_port": self.proxy.port(), "ca_path": self.proxy.ca_path(),
-            "api_user": TOKEN_USER, "api_token_id": TOKEN_ID, "api_token_secret": TOKEN_SECRET,
-            "timeout": 60, "_ansible_inject_invocation": false,
-        });
-        with(&reach, options.clone())
+        through(&self.proxy, options)
     }
 
     fn run(&self, options: &Value) -> lab::program::Outcome {
@@ -100,33 +98,59 @@ impl Site {
         self.assert_host_built(1);
     }
 
-    /// The host of [`host`] is exactly what was declared, and runs; there is one of it.
     fn assert_host_built(&self, number: u32) {
-        let (vmid, name) = (1100 + number, format!("web{number:02}"));
-        let config = self.pve.vm_config(vmid);
-        let has = |key: &str, part: &str| {
-            let text = config[key].as_str().map_or_else(|| config[key].to_string(), str::to_owned);
-            assert!(text.contains(part), "{key}: expected {part} in {text}; {config}");
-        };
-        has("name", &name);
-        has("net0", &format!("virtio=02:A5:00:00:04:{:02X},bridge=vmbr1,tag=20", 0x4c + number));
-        has("scsi0", "size=40G");
-        has("scsi0", "discard=on");
-        has("scsi1", &format!("serial={name}-data"));
-        has("scsi1", "size=100G");
-        has("cores", "4");
-        has("memory", "8192");
-        has("tags", "prod;web");
-        has("boot", "order=scsi0;net0");
-        has("ipconfig0", "ip=dhcp");
-        has("ciuser", "admin");
-        has("cipassword", "****");
-        assert_eq!(config["description"], "Serves the web");
-        assert!(config.get("unused0").is_none(), "an orphaned disk: {config}");
-        assert_eq!(self.pve.vm_status(vmid), "running");
-        let named = self.pve.vms().iter().filter(|vm| vm["name"] == name.as_str()).count();
-        assert_eq!(named, 1);
+        assert_host_built(&self.pve, number);
     }
+}
+
+/// The host of [`host`] is exactly what was declared, and runs; there is one of it, and no volume that it does not name.
+fn assert_host_built(pve: &FakePve, number: u32) {
+    let (vmid, name) = (1100 + number, format!("web{number:02}"));
+    let config = pve.vm_config(vmid);
+    let has = |key: &str, part: &str| {
+        let text = config[key].as_str().map_or_else(|| config[key].to_string(), str::to_owned);
+        assert!(text.contains(part), "{key}: expected {part} in {text}; {config}");
+    };
+    has("name", &name);
+    has("net0", &format!("virtio=02:A5:00:00:04:{:02X},bridge=vmbr1,tag=20", 0x4c + number));
+    has("scsi0", "size=40G");
+    has("scsi0", "discard=on");
+    has("scsi1", &format!("serial={name}-data"));
+    has("scsi1", "size=100G");
+    has("cores", "4");
+    has("memory", "8192");
+    has("tags", "prod;web");
+    has("boot", "order=scsi0;net0");
+    has("ipconfig0", "ip=dhcp");
+    has("ciuser", "admin");
+    has("cipassword", "****");
+    assert_eq!(config["description"], "Serves the web");
+    assert!(config.get("unused0").is_none(), "an orphaned disk: {config}");
+    assert_eq!(pve.vm_status(vmid), "running");
+    let named = pve.vms().iter().filter(|vm| vm["name"] == name.as_str()).count();
+    assert_eq!(named, 1);
+    assert_no_orphans(pve, vmid);
+}
+
+/// Every volume that belongs to a VMID is named by that VM's configuration.
+fn assert_no_orphans(pve: &FakePve, vmid: u32) {
+    let config = pve.node_of(vmid).map_or(Value::Null, |_| pve.vm_config(vmid));
+    let named: Vec<&str> =
+        config.as_object().into_iter().flat_map(|all| all.values()).filter_map(Value::as_str).collect();
+    for (volume, _) in rebuild::volumes(pve, vmid) {
+        let is_named = |text: &&&str| text.split(',').next() == Some(volume.as_str());
+        assert!(named.iter().find(is_named).is_some(), "an orphaned volume: {volume}; {config}");
+    }
+}
+
+/// `options` and how to reach the cluster behind a proxy.
+fn through(proxy: &Proxy, options: &Value) -> Value {
+    let reach = json!({
+        "api_host": proxy.host(), "api_port": proxy.port(), "ca_path": proxy.ca_path(),
+        "api_user": TOKEN_USER, "api_token_id": TOKEN_ID, "api_token_secret": TOKEN_SECRET,
+        "timeout": 60, "_ansible_inject_invocation": false,
+    });
+    with(&reach, options.clone())
 }
 
 /// Two Fedora templates, the older with the higher VMID.

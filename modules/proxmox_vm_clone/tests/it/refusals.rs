@@ -41,6 +41,9 @@ fn bad_arguments_are_told_without_asking_anybody() {
         (json!({"tags": ["a b/c"]}), "not a tag"),
         (json!({"cloud_init": {"ssh_keys": ["/root/.ssh/id.pub"]}}), "text of a public key"),
         (json!({"cloud_init": {"ip_config": [{"ip": "10.0.0.5"}]}}), "10.0.0.5"),
+        (json!({"snapname": "s"}), "a prefix finds templates only"),
+        (json!({"rng": "/dev/zero"}), "expected /dev/urandom, /dev/random, /dev/hwrng"),
+        (json!({"vmid": 999_999_999, "rebuild_os_disk": true}), "make no VMID"),
         (json!({"restart": true, "state": "present"}), "goes with `state: started`"),
         (json!({"delete": ["scsi1"]}), "a disk is not removed"),
         (json!({"delete": ["net0"]}), "the task sets it as well"),
@@ -151,4 +154,26 @@ fn a_certificate_nobody_vouches_for_gets_no_credential() {
     let pinned =
         web01_with(json!({"ca_path": null, "tls_fingerprint": site.proxy.fingerprint(), "state": "absent"}));
     assert_eq!(site.done(&pinned)["changed"], false);
+}
+
+#[test]
+fn a_wrong_token_is_told_with_what_to_check() {
+    let site = Site::new(house());
+    let result = site.failed(&web01_with(json!({"api_token_secret": "wrong-secret"})));
+    assert_eq!((&result["error_code"], &result["status"]), (&json!("auth"), &json!(401)), "{result}");
+    let msg = result["msg"].as_str().unwrap();
+    for part in [
+        "The API token anvil@pve!lab was refused",
+        "pveum user token list anvil@pve",
+        "not the user's password",
+    ] {
+        assert!(msg.contains(part), "{part}: {msg}");
+    }
+    assert!(!msg.contains("wrong-secret"), "{msg}");
+
+    let password = json!({
+        "api_user": "root@pam", "api_password": "wrong", "api_token_id": null, "api_token_secret": null,
+    });
+    let msg = site.failed(&web01_with(password))["msg"].as_str().unwrap().to_owned();
+    assert!(msg.contains("The password of root@pam was refused") && msg.contains("realm"), "{msg}");
 }

@@ -29,7 +29,7 @@ fn a_vm_is_destroyed_only_with_every_leave_it_needs() {
     let msg = refusal(&site, &absent(json!({})));
     assert!(msg.contains("scsi1") && msg.contains("destroy_data_disks: true"), "{msg}");
     let msg = refusal(&site, &absent(json!({"destroy_data_disks": true})));
-    assert!(msg.contains("it runs") && msg.contains("force_stop: true"), "{msg}");
+    assert!(msg.contains("it runs") && msg.contains("stop: true"), "{msg}");
 
     let all = absent(json!({"destroy_data_disks": true, "stop": true}));
     let check = site.check(&all).done();

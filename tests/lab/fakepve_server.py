@@ -60,7 +60,7 @@ class LabPve(FakePve):
     """fakepve with the parts of a VM's life that the lab's clients need."""
 
     clone_secs = 0
-    release = (9, 1)
+    manners = (9, 1)
     stale_list = False
 
     def _build_app(self):
@@ -71,7 +71,7 @@ class LabPve(FakePve):
     @web.middleware
     async def _manners(self, request, handler):
         response = await handler(request)
-        if response.status < 400 or self.release >= (8, 4) or not isinstance(response, web.Response):
+        if response.status < 400 or self.manners >= (8, 4) or not isinstance(response, web.Response):
             return response
         body = json.loads(response.text) if response.text else {'data': None}
         body.pop('message', None)
@@ -226,7 +226,7 @@ class LabPve(FakePve):
                 raise TaskError('shrinking disks is not supported')
             stored['size'] = size
             vm.config[disk] = join_drive(volume, dict(props, size=format_size(size)))
-        if self.release < (8, 0):
+        if self.manners < (8, 0):
             try:
                 return await body()
             except TaskError as error:
@@ -235,7 +235,7 @@ class LabPve(FakePve):
 
     async def _agent(self, request):
         vm = self._vm(request)
-        privilege = 'VM.GuestAgent.Audit' if self.release >= (9, 0) else 'VM.Monitor'
+        privilege = 'VM.GuestAgent.Audit' if self.manners >= (9, 0) else 'VM.Monitor'
         self.require(request[USER], '/vms/{0}'.format(vm.vmid), privilege)
         return await super()._agent(request)
 
@@ -353,7 +353,7 @@ def build(spec):
     pve = LabPve(password=spec['password'], host=spec['host'], port=spec['port'])
     pve.time_scale = spec['time_scale']
     pve.clone_secs = spec['clone_secs']
-    pve.release = tuple(int(part) for part in spec['release'].split('.'))
+    pve.manners = tuple(int(part) for part in spec['release'].split('.'))
     pve.stale_list = spec['stale_list']
     pve.apitokens.update(spec['tokens'])
     if spec['nodes']:

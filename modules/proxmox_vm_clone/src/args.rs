@@ -251,11 +251,39 @@ pub(crate) fn spec() -> Spec {
              it is configured, its description says so.",
         )
         .note(
-            "A token needs C(VM.Audit), C(VM.Clone) on the template, C(VM.Allocate) on the new VMID or its pool, \
-             C(Datastore.AllocateSpace) on the storages, C(SDN.Use) on the bridges (Proxmox VE 8 and newer), \
-             C(VM.PowerMgmt), and for what the task names C(VM.Config.CPU), C(VM.Config.Memory), \
-             C(VM.Config.Network), C(VM.Config.Disk), C(VM.Config.CDROM), C(VM.Config.Cloudinit), \
-             C(VM.Config.HWType) and C(VM.Config.Options). O(startup) needs C(Sys.Modify) on C(/).",
+            "Privileges are the same on Proxmox VE 8 and 9 where nothing else is said. Of a token with privilege \
+             separation both the token and its user need them. In any case C(VM.Audit) on C(/vms/VMID), and on the \
+             template or on C(/vms).",
+        )
+        .note(
+            "To clone (O(template), O(full), O(snapname)): C(VM.Clone) on the template's C(/vms/VMID); C(VM.Allocate) on \
+             the new C(/vms/VMID), or with O(pool) on C(/pool/POOL); C(Datastore.AllocateSpace) on C(/storage/STORAGE) of \
+             O(storage) or of the template's disks; C(SDN.Use) on C(/sdn/zones/localnetwork/BRIDGE) of the template's \
+             cards, Proxmox VE 8 and newer.",
+        )
+        .note(
+            "On C(/vms/VMID), C(VM.Config.CPU) for O(cores), O(sockets) and O(cpu); C(VM.Config.Memory) for O(memory) and \
+             O(balloon); C(VM.Config.HWType) for O(scsihw) and O(rng); C(VM.Config.Options) for O(agent), \
+             O(description), O(tags), O(onboot), O(protection) and O(startup), which needs C(Sys.Modify) on C(/) too, and \
+             for every new virtual machine, whose description is written; C(VM.Config.Network) for O(net), with \
+             C(SDN.Use) on its bridge; C(VM.Config.Disk) for O(disks), O(os_disk) and O(boot_order), with \
+             C(Datastore.AllocateSpace) on the storage of a new disk; C(VM.Config.Cloudinit) for O(cloud_init), or \
+             C(VM.Config.Network) except to write the drive of a running virtual machine anew. O(delete) needs what the \
+             setting does.",
+        )
+        .note(
+            "V(/dev/hwrng) as source of O(rng) needs C(Mapping.Use) on C(/mapping/hwrng) from Proxmox VE 8.4 on; before, \
+             C(root@pam) alone may set it.",
+        )
+        .note(
+            "C(VM.PowerMgmt) for O(state=started), O(state=stopped), O(restart) and O(stop); C(VM.Allocate) on \
+             C(/vms/VMID) for O(state=absent). Nothing here asks the guest agent: neither C(VM.Monitor) (8) nor \
+             C(VM.GuestAgent.Audit) (9) is needed.",
+        )
+        .note(
+            "O(rebuild_os_disk) needs what a clone does with O(rebuild_vmid) as the new VMID, and besides \
+             C(VM.Config.Disk) on both, C(Datastore.AllocateSpace) on the disk's storage, C(VM.PowerMgmt) on \
+             O(vmid), and C(VM.Config.Options) on O(rebuild_vmid) when the template is protected.",
         )
         .note(
             "O(state=absent) destroys the virtual machine with every volume it owns, data disks included. Nothing \
@@ -374,7 +402,8 @@ fn os_disk_options() -> Table {
 fn rest() -> Table {
     Table::new(vec![Opt::dict_of("cloud_init", cloud_init_options()).doc(
         "What cloud-init tells the guest. On a running virtual machine the drive it is read from is written anew, \
-         and the result says that the guest must reboot to see it (RV(vm.guest_reboot_needed)).",
+         and the result says that the guest must reboot to see it (RV(vm.guest_reboot_needed)). A run that is cut off \
+         between the settings and the drive leaves the old drive until the virtual machine is started anew.",
     )])
 }
 

@@ -193,7 +193,8 @@ pub(crate) fn add(args: &Args, vm: &Vm, state: &State, plan: &mut Plan<Action>) 
             args.vmid
         )));
     }
-    let mut base = stored.clone();
+    // A disk that waits already was grown before it was given.
+    let mut size_then = args.os_disk.as_ref().map(|asked| asked.size);
     if progress < Progress::Given {
         let (slot, size) = fresh_disk(args, temporary, state)?;
         let wanted = wanted_size(args, stored, &mark.slot, size)?;
@@ -208,10 +209,14 @@ pub(crate) fn add(args: &Args, vm: &Vm, state: &State, plan: &mut Plan<Action>) 
             plan.step(Action::RebuildGrow { slot, size: wanted }, vec![grown]);
             plan.gate();
         }
-        if let Some(mut drive) = drive(stored, &mark.slot)? {
-            drive.options.insert("size".to_owned(), wanted.to_string());
-            base.set(mark.slot.to_string(), drive.to_string());
-        }
+        size_then = Some(wanted);
+    }
+    let mut base = stored.clone();
+    if let (true, Some(size), Some(mut drive)) =
+        (progress < Progress::Swapped, size_then, drive(stored, &mark.slot)?)
+    {
+        drive.options.insert("size".to_owned(), size.to_string());
+        base.set(mark.slot.to_string(), drive.to_string());
     }
     if progress < Progress::Swapped && vm.runs() {
         plan.step(Action::Stop, vec![Change::new("status", "running", "stopped")]);

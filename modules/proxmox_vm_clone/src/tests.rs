@@ -293,3 +293,45 @@ fn check_mode_and_the_form_agree() {
     let object: Map<String, Value> = report(&args, &nothing_yet(), true, false);
     assert_eq!((&object["vm"]["mac"], &object["vm"]["memory"]), (&json!(MAC), &json!(4096)));
 }
+
+/// The temporary VM of a rebuild of web01, with its disk or without.
+fn temporary(disk: Option<&str>) -> observe::Temporary {
+    let mark = rebuild::Mark {
+        vmid: "101".into(),
+        slot: "scsi0".parse().unwrap(),
+        old: "local:vm-101-disk-0".into(),
+    };
+    let mut config: VmConfig = [("name", "anvil-rebuild-101"), ("boot", "order=scsi0")].into_iter().collect();
+    config.set("description", mark.text());
+    disk.into_iter().for_each(|text| config.set("scsi0", text));
+    let config = PendingConfig { current: config.clone(), stored: config, ..PendingConfig::default() };
+    let status = VmStatus { status: "stopped".into(), ha_managed: false, uptime: 0 };
+    observe::Temporary::Read(Vm { node: "pve1".into(), config, status })
+}
+
+#[test]
+fn a_rebuild_that_was_cut_off_goes_on_where_it_is() {
+    let args = args(json!({"rebuild_os_disk": true, "os_disk": {"size": 8}, "state": "stopped"}));
+    let waiting = ("unused255", "local:vm-101-disk-2");
+    let fresh = ("scsi0", "local:vm-101-disk-2,size=8G");
+    let old = ("unused0", "local:vm-101-disk-0");
+    for (vm, disk, steps) in [
+        (vec![], Some("local:vm-900000101-disk-0,size=5G"), "Grow Give Swap Discard CleanUp"),
+        (vec![], Some("local:vm-900000101-disk-0,size=8G"), "Give Swap Discard CleanUp"),
+        (vec![waiting], None, "Swap Discard CleanUp"),
+        (vec![fresh, old], None, "Discard CleanUp"),
+        (vec![fresh], None, "CleanUp"),
+    ] {
+        let state = State { temporary: Some(temporary(disk)), ..existing("stopped", &vm) };
+        let plan = plan::plan(&args, &state).unwrap();
+        let told: Vec<String> = plan.steps().map(|step| format!("{:?}", step.action)).collect();
+        let told: Vec<&str> =
+            told.iter().filter_map(|step| step.strip_prefix("Rebuild")?.split(' ').next()).collect();
+        assert_eq!(told.join(" "), steps, "{vm:?}");
+    }
+    for vm in [vec![fresh, waiting], vec![("scsi0", "local:vm-101-disk-9,size=8G"), waiting]] {
+        let state = State { temporary: Some(temporary(None)), ..existing("stopped", &vm) };
+        let refusal = told(&args, &state);
+        assert!(refusal.contains("does not look as any step leaves it"), "{refusal}");
+    }
+}

@@ -31,13 +31,15 @@ fn a_password_gives_one_ticket_for_all_requests() {
 #[test]
 fn wrong_credentials_are_told_in_the_servers_words() {
     let lab = Lab::signing_in(house(), root("wrong"));
-    let error = lab.api.get("/version", &minute()).unwrap_err();
-    assert_eq!(error.to_string(), "POST /access/ticket: 401 authentication failure");
+    let error = lab.api.get("/version", &minute()).unwrap_err().to_string();
+    let words = "POST /access/ticket: 401 authentication failure. The password of root@pam was refused: ";
+    assert!(error.starts_with(words), "{error}");
 
     let token = Credentials::Token { user: "a@pve".into(), id: "b".into(), secret: "c".into() };
     let lab = Lab::signing_in(house(), token);
     let error = lab.api.get("/version", &minute()).unwrap_err();
     assert_eq!(error.refusal().unwrap().status, 401, "{error}");
+    assert!(error.to_string().contains("The API token a@pve!b was refused: "), "{error}");
 }
 
 #[test]

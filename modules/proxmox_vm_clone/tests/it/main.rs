@@ -7,6 +7,7 @@ mod creation;
 mod existing;
 mod fault_table;
 mod faults;
+mod plays;
 mod rebuild;
 mod refusals;
 mod releases;

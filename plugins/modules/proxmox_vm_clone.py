@@ -275,14 +275,6 @@ options:
     - virtio-scsi-single
     - megasas
     - pvscsi
-  rng:
-    description:
-    - 'Random number generator: V(/dev/urandom), or more as in
-        V(source=/dev/urandom,max_bytes=1024,period=1000). What is not given is kept, or Proxmox VE''s
-        default.'
-    type: str
-    aliases:
-    - rng0
   onboot:
     description:
     - Whether the virtual machine starts when its node boots.
@@ -428,6 +420,14 @@ options:
         - native
         - threads
         - io_uring
+  rng:
+    description:
+    - 'Random number generator: V(/dev/urandom), or more as in
+        V(source=/dev/urandom,max_bytes=1024,period=1000). What is not given is kept, or Proxmox VE''s
+        default.'
+    type: str
+    aliases:
+    - rng0
   os_disk:
     description:
     - The disk the virtual machine boots from.

@@ -165,12 +165,13 @@ options:
     default: false
   rng:
     description:
-    - 'Random number generator: V(/dev/urandom), or more as in
-        V(source=/dev/urandom,max_bytes=1024,period=1000). What is not given is kept, or Proxmox VE''s
-        default.'
+    - Where the guest's random number generator takes its numbers from, on the node.
     type: str
-    aliases:
-    - rng0
+    default: /dev/urandom
+    choices:
+    - /dev/urandom
+    - /dev/random
+    - /dev/hwrng
   ostype:
     description:
     - What kind of system it is going to be; used when creating only.

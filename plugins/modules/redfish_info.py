@@ -179,7 +179,7 @@ systems:
           type: list
           elements: str
     nics:
-      description: Its network cards.
+      description: Its network cards; null, with a warning, when the BMC answers with an error.
       type: list
       elements: dict
       contains:
@@ -193,7 +193,8 @@ systems:
           description: C(LinkStatus); null when the BMC does not tell.
           type: str
     disks:
-      description: Its disks. Older BMCs tell neither size nor serial.
+      description: >-
+        Its disks; null, with a warning, when the BMC answers with an error. Older BMCs tell neither size nor serial.
       type: list
       elements: dict
       contains:
@@ -216,7 +217,7 @@ systems:
           description: C(SATA), C(SAS), C(NVMe), as the BMC calls it.
           type: str
     virtual_media:
-      description: Slots for virtual media.
+      description: Slots for virtual media; null, with a warning, when the BMC answers with an error.
       type: list
       elements: dict
       contains:

@@ -70,7 +70,9 @@ options:
     default: []
   refuse_addresses:
     description:
-    - Names and addresses of BMCs that must never be talked to.
+    - 'Names and addresses of BMCs that must never be talked to. The BMC of the machine that the module runs on
+        is one of them, as far as the machine knows it: from its firmware (SMBIOS host interface) and from
+        C(ipmitool lan print), both for root only.'
     type: list
     elements: str
     default: []

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ansible_module::{Arguments, Failure, Kind, Opt, Table};
 use net_types::MacAddress;
-use proxmox_api::values::{Agent, NetDevice, RandomSource, Size, Slot, Startup, Tags, Trunks};
+use proxmox_api::values::{Agent, NetDevice, Size, Slot, Startup, Tags, Trunks};
 use serde::{Deserialize, Deserializer};
 
 /// What a task declares of a virtual machine, however the machine comes to be. Only what is given is managed.
@@ -25,8 +25,6 @@ pub struct Hardware {
     #[serde(default, deserialize_with = "text")]
     pub agent: Option<Agent>,
     pub scsihw: Option<String>,
-    #[serde(default, deserialize_with = "text")]
-    pub rng: Option<RandomSource>,
     pub onboot: Option<bool>,
     #[serde(default, deserialize_with = "text")]
     pub startup: Option<Startup>,
@@ -258,10 +256,6 @@ pub fn hardware_options() -> Table {
         Opt::str("scsihw")
             .choices(&["lsi", "lsi53c810", "virtio-scsi-pci", "virtio-scsi-single", "megasas", "pvscsi"])
             .doc("Model of the SCSI controller."),
-        Opt::str("rng").aliases(&["rng0"]).doc(
-            "Random number generator: V(/dev/urandom), or more as in \
-             V(source=/dev/urandom,max_bytes=1024,period=1000). What is not given is kept, or Proxmox VE's default.",
-        ),
         Opt::bool("onboot").doc("Whether the virtual machine starts when its node boots."),
         Opt::str("startup").doc("Order and delays at boot, such as V(order=2,up=30,down=60)."),
         Opt::bool("protection").doc("Whether the virtual machine and its disks are protected from removal."),

@@ -1,5 +1,5 @@
 use proxmox_api::VmConfig;
-use proxmox_api::values::{Agent, RandomSource, ValueError};
+use proxmox_api::values::{Agent, ValueError};
 use serde_json::{Value, json};
 
 use crate::fields::{cpu, strings};
@@ -23,7 +23,6 @@ impl Wanted {
         self.add("balloon", hardware.balloon.map(Value::from));
         self.add("agent", agent(hardware, base)?);
         self.add("scsihw", hardware.scsihw.as_deref().map(Value::from));
-        self.add("rng0", rng(hardware, base)?);
         self.add("onboot", hardware.onboot.map(Value::from));
         self.add("startup", hardware.startup.map(|startup| json!(startup.to_string())));
         self.add("protection", hardware.protection.map(Value::from));
@@ -95,14 +94,5 @@ fn agent(hardware: &Hardware, base: &VmConfig) -> Result<Option<Value>, ValueErr
     let mut merged = base.parsed::<Agent>("agent")?.unwrap_or_default();
     merged.enabled = asked.enabled;
     merged.options.extend(asked.options.clone());
-    Ok(Some(json!(merged.to_string())))
-}
-
-/// What the task does not name is kept.
-fn rng(hardware: &Hardware, base: &VmConfig) -> Result<Option<Value>, ValueError> {
-    let Some(asked) = &hardware.rng else { return Ok(None) };
-    let there = base.parsed::<RandomSource>("rng0")?.unwrap_or_default();
-    let mut merged = asked.clone().over(there);
-    merged.source.get_or_insert_with(|| "/dev/urandom".to_owned());
     Ok(Some(json!(merged.to_string())))
 }

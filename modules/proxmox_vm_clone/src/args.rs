@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ansible_module::{Arguments, Failure, Kind, Opt, Rule, Spec, Table};
 use api_options::{ProxmoxOptions, proxmox_table};
 use net_types::{DomainName, Vmid};
-use proxmox_api::values::{Ip4, Ip6, Size, Slot};
+use proxmox_api::values::{Ip4, Ip6, RandomSource, Size, Slot};
 use proxmox_vm::{Hardware, boot_order_option, check_numbered, hardware_options, refuse_twice, size, text};
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -56,6 +56,8 @@ pub(crate) struct Args {
     pub(crate) storage: Option<String>,
     pub(crate) format: Option<String>,
     pub(crate) bwlimit: Option<u32>,
+    #[serde(default, deserialize_with = "text")]
+    pub(crate) rng: Option<RandomSource>,
     pub(crate) os_disk: Option<OsDisk>,
     pub(crate) cloud_init: Option<CloudInit>,
     #[serde(default)]
@@ -381,6 +383,10 @@ fn clone() -> Table {
 
 fn own_hardware() -> Table {
     Table::new(vec![
+        Opt::str("rng").aliases(&["rng0"]).doc(
+            "Random number generator: V(/dev/urandom), or more as in \
+             V(source=/dev/urandom,max_bytes=1024,period=1000). What is not given is kept, or Proxmox VE's default.",
+        ),
         Opt::dict_of("os_disk", os_disk_options()).doc("The disk the virtual machine boots from."),
         Opt::list("delete", Kind::Str).doc(
             "Settings to remove, by Proxmox VE's names, such as V(net1) or V(balloon). Disks are not removed.",

@@ -2,7 +2,7 @@
 
 use ansible_module::Change;
 use proxmox_api::VmConfig;
-use proxmox_api::values::{Drive, Ip4, Size, Slot, SshKeys, ValueError};
+use proxmox_api::values::{Drive, Ip4, RandomSource, Size, Slot, SshKeys, ValueError};
 use proxmox_vm::{Mark, Wanted, strings};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ pub(crate) const PASSWORD: &str = "cipassword";
 pub(crate) fn wanted(args: &Args, base: &VmConfig) -> Result<Vec<(String, Value)>, ValueError> {
     let mut list = Wanted::default();
     list.machine(&args.hardware, base)?;
+    list.add("rng0", rng(args, base)?);
     list.add("description", description(args, base));
     list.devices(&args.hardware, base);
     if let Some(cloud_init) = &args.cloud_init {
@@ -58,6 +59,15 @@ fn add_address(wanted: &mut Wanted, address: &GuestAddress) {
             ("gw6", address.gateway6.map(|gateway| json!(gateway.to_string()))),
         ],
     );
+}
+
+/// What the task does not name is kept.
+fn rng(args: &Args, base: &VmConfig) -> Result<Option<Value>, ValueError> {
+    let Some(asked) = &args.rng else { return Ok(None) };
+    let there = base.parsed::<RandomSource>("rng0")?.unwrap_or_default();
+    let mut merged = asked.clone().over(there);
+    merged.source.get_or_insert_with(|| "/dev/urandom".to_owned());
+    Ok(Some(json!(merged.to_string())))
 }
 
 /// The task's description, or the one there is without our mark.

@@ -1,8 +1,25 @@
-//! SIGKILL while something is under way; at each single request it is in the fault table.
+//! SIGKILL at every request of a run; the next run finishes what it finds.
 
 use serde_json::json;
 
-use crate::{Site, house, web01, web01_with};
+use crate::{Site, host, house, web01, web01_with};
+
+#[test]
+fn killed_at_any_request_the_next_run_finishes() {
+    let site = Site::new(house());
+    site.done(&host(1));
+    let requests = u32::try_from(site.proxy.log().len()).unwrap();
+    assert!(requests >= 10, "{requests}");
+    for request in 1..=requests {
+        let number = 1 + request;
+        let options = site.with(&host(number));
+        let killed = site.module.run_killed_at(&site.proxy, usize::try_from(request).unwrap(), &options);
+        assert!(killed, "request {request} of {requests} was never sent");
+        let result = site.done(&host(number));
+        site.assert_host_built(number);
+        assert_eq!(site.done(&host(number))["changed"], false, "request {request}: {result}");
+    }
+}
 
 #[test]
 fn killed_while_the_clone_is_made_the_next_run_waits_for_it() {

@@ -5,7 +5,6 @@
 mod crash;
 mod creation;
 mod existing;
-mod fault_table;
 mod faults;
 mod plays;
 mod rebuild;

@@ -186,6 +186,22 @@ fn what_stands_in_the_way_is_told_before_anything_is_written() {
 }
 
 #[test]
+fn killed_at_any_request_the_next_run_finishes() {
+    let count = running();
+    count.done(&rebuilding(1));
+    let requests = u32::try_from(count.proxy.log().len()).unwrap();
+    let site = Site::new((1..=requests).fold(house(), grown_up));
+    for request in 1..=requests {
+        switch_on(&site.pve, request);
+        let options = site.with(&rebuilding(request));
+        let killed = site.module.run_killed_at(&site.proxy, usize::try_from(request).unwrap(), &options);
+        assert!(killed, "request {request} of {requests} was never sent");
+        site.done(&rebuilding(request));
+        assert_rebuilt(&site.pve, request);
+    }
+}
+
+#[test]
 fn a_rebuild_that_was_cut_off_is_told_and_goes_with_the_vm() {
     let site = running();
     site.proxy.on("POST", "/move_disk").always().answer(500, "storage 'local-lvm' is not online", "");

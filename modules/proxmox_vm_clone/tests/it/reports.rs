@@ -115,8 +115,8 @@ const REPORTS: [(u32, &str, Answer); 34] = [
         36,
         "a slow API is waited for, each request with a time of its own",
         Test(
-            "whatever_happens_to_a_request_the_next_run_ends_right",
-            "modules/proxmox_vm_clone/tests/it/fault_table.rs",
+            "a_write_cut_off_by_the_deadline_is_told_as_what_it_was",
+            "module_utils/proxmox_api/tests/it/session.rs",
         ),
     ),
     (

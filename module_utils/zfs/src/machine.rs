@@ -353,6 +353,11 @@ fn parse_devices(output: &Output) -> Result<Vec<Device>, ReadError> {
     let answer: Answer = serde_json::from_slice(&output.stdout)
         .map_err(|error| ReadError::Answer { command: output.command.clone(), why: error.to_string() })?;
     let mut devices = answer.blockdevices;
+    // What stands on a disk shows that it is in use: a list without the tree would make every disk look free.
+    if let Some(part) = devices.iter().find(|device| device.kind == "part") {
+        let why = format!("partition {} stands on no disk in the answer", part.path.display());
+        return Err(ReadError::Answer { command: output.command.clone(), why });
+    }
     for device in &mut devices {
         device.tree_mut(&mut |device| {
             let values = [&mut device.vendor, &mut device.model, &mut device.serial, &mut device.wwn];
@@ -454,4 +459,37 @@ fn read_hostid(host: &Host) -> Option<u64> {
     let bytes = fs::read(host.path("/etc/hostid")).ok()?;
     let bytes: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
     Some(u64::from(u32::from_ne_bytes(bytes))).filter(|number| *number != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    fn answer(devices: &str) -> Output {
+        Output {
+            command: "lsblk".to_owned(),
+            status: ExitStatus::default(),
+            stdout: format!(r#"{{"blockdevices": [{devices}]}}"#).into_bytes(),
+            stderr: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_list_of_devices_without_their_tree_is_refused() {
+        let disk = r#"{"kname": "/dev/sda", "type": "disk", "size": 8}"#;
+        let part = r#"{"kname": "/dev/sda1", "type": "part", "size": 4}"#;
+        assert!(parse_devices(&answer(disk)).is_ok());
+        let nested = format!(r#"{{"kname": "/dev/sda", "type": "disk", "size": 8, "children": [{part}]}}"#);
+        assert_eq!(parse_devices(&answer(&nested)).unwrap()[0].children.len(), 1);
+        let flat = parse_devices(&answer(&format!("{disk}, {part}"))).unwrap_err();
+        assert!(flat.to_string().contains("/dev/sda1"), "{flat}");
+    }
+
+    /// lsblk(8) nests its answer only where NAME is among the columns.
+    #[test]
+    fn the_tree_is_asked_for() {
+        assert_eq!(Device::COLUMNS.split(',').next(), Some("NAME"));
+    }
 }

@@ -5,6 +5,7 @@
 mod crash;
 mod creation;
 mod existing;
+mod fault_table;
 mod faults;
 mod plays;
 mod rebuild;

@@ -33,6 +33,8 @@ fn a_record_is_stored_applied_and_proved_then_left_alone() {
     assert_eq!(site.live("PTR"), [record("10.20.0.21", "PTR", "web01.example.net")]);
     result["record"]["uuid"] = Value::Null;
     assert_eq!(would["record"], result["record"], "check mode told what would be");
+    // How often the service is asked whether it goes on running depends on the time that the answers take.
+    result["api_calls"]["GET"] = Value::Null;
     assert_json_snapshot!(result, @r#"
     {
       "record": {
@@ -64,7 +66,7 @@ fn a_record_is_stored_applied_and_proved_then_left_alone() {
       },
       "changed": true,
       "api_calls": {
-        "GET": 9,
+        "GET": null,
         "POST": 2
       }
     }

@@ -51,7 +51,7 @@ fn wrong_arguments_are_told_without_asking_anybody() {
     assert_snapshot!(refusal(json!({"client_id": "01:02"})), @"only one of `mac`, `client_id` may be set");
     assert_snapshot!(refusal(json!({"mac": null, "client_id": "1"})), @r#"option `client_id`: "1" is not a client identifier: expected 2 to 255 bytes in hexadecimal, type byte first (like 01:02:a5:00:00:00:64), found 1 digits"#);
     assert_snapshot!(refusal(json!({"mac": null, "client_id": "01:02", "netboot": true})), @"option `netboot`: a firmware sends another client identifier than the system it boots, so only one of them would get the address: reserve by `mac`");
-    assert_snapshot!(refusal(json!({"option_data": [{"data": "10.20.0.1"}]})), @"option `option_data[0]`: one of `name`, `code` must be set");
+    assert_snapshot!(refusal(json!({"option_data": [{"data": "10.20.0.1"}]})), @"one of `name`, `code` in `option_data[0]` is required");
     assert_snapshot!(refusal(json!({"option_data": [{"name": "routers", "data": ""}]})), @"option `option_data[0]`: `data` is empty: to remove an option, leave it out of the list");
     assert_snapshot!(refusal(json!({"option_data": [{"code": 66, "data": "x"}]})), @"option `option_data[0]`: that is the option `tftp_server_name` of this module");
     assert_snapshot!(refusal(json!({"option_data": [{"name": "boot-file-name", "data": "x"}]})), @"option `option_data[0]`: that is the option `boot_file` of this module");

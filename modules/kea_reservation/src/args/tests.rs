@@ -60,7 +60,7 @@ fn wrong_arguments_are_told_without_asking_anybody() {
     assert_snapshot!(refusal(json!({"option_data": [{"name": "routers", "data": "10.20.0.1"}, {"name": "routers", "data": "10.20.0.2"}]})), @"option `option_data[1]`: the same option stands in the list before");
     assert_snapshot!(refusal(json!({"backend": "kea", "kea_socket": "/s", "option_data": [{"code": 67, "data": "a,b"}]})), @r"option `option_data`: the client would get `a,b` cut at the comma: write `\,`");
     assert_snapshot!(refusal(json!({"client_classes": ["uefi"]})), @"option `client_classes`: OPNsense puts no reservation into a class");
-    assert_snapshot!(refusal(json!({"architecture": "x64"})), @"value of `architecture` must be one of: bios, uefi_ia32, uefi_x64, uefi_arm64, uefi_x64_http, uefi_arm64_http; got: x64");
+    assert_snapshot!(refusal(json!({"architecture": "x64"})), @"option `architecture`: expected one of bios, uefi_ia32, uefi_x64, uefi_arm64, uefi_x64_http, uefi_arm64_http, found `x64`");
     assert_snapshot!(refusal(json!({"backend": "kea", "kea_url": "http://k/", "persist": "file"})), @"with `persist: file`, `kea_socket` must be set");
     assert_snapshot!(refusal(json!({"hw_adress": "02:a5:00:00:00:65"})), @"Unsupported parameters for (homelab.anvil.kea_reservation) module: hw_adress. Supported parameters include: api_host, api_key, api_port, api_secret, api_timeout, apply, architecture, backend, boot_file, ca_path, clear_lease, client_classes, client_id, description, hostname, ip, kea_config_file, kea_password, kea_socket, kea_url, kea_user, mac, netboot, next_server, option_data, owner, persist, prune_stale, state, subnet, tftp_server_name, timeout, tls_fingerprint, validate_certs. Did you mean `hw_address`?");
 }

@@ -51,7 +51,8 @@ impl Module for ProxmoxBootOrder {
     }
 
     fn lock(&self) -> Option<String> {
-        Some(format!("proxmox vm {} at {}", self.args.vmid, self.args.connection.host()))
+        let cluster = &self.args.connection;
+        Some(format!("proxmox vm {} at {}:{}", self.args.vmid, cluster.host(), cluster.port()))
     }
 
     fn observe(&mut self, run: &Run) -> Result<State, Failure> {

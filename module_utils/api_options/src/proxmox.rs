@@ -78,6 +78,12 @@ impl ProxmoxOptions {
         self.api_port
     }
 
+    /// What the modules that write to one VM hold meanwhile, all under one name.
+    #[must_use]
+    pub fn vm_lock(&self, vmid: impl std::fmt::Display) -> String {
+        format!("proxmox vm {vmid} at {}:{}", self.host(), self.port())
+    }
+
     /// Prepares a session; nothing is sent yet.
     ///
     /// # Errors

@@ -56,8 +56,7 @@ impl Module for ProxmoxVmClone {
     }
 
     fn lock(&self) -> Option<String> {
-        let cluster = &self.args.connection;
-        Some(format!("proxmox vm {} at {}:{}", self.args.vmid, cluster.host(), cluster.port()))
+        Some(self.args.connection.vm_lock(self.args.vmid))
     }
 
     fn observe(&mut self, run: &Run) -> Result<State, Failure> {
